@@ -1,0 +1,19 @@
+"""Data sets: what a net is trained on, where it comes from, and the checks it passes first.
+
+dataset   Dataset: two checked arrays, and how to read their values
+arrays    from arrays in memory to a Dataset
+idx       the IDX files of MNIST and its relatives, read without trusting them
+builtin   digits and Fashion-MNIST, shipped or found; sets by name
+images    one image from a file, in the shape a net takes
+"""
+
+from .arrays import as_dataset as as_dataset
+from .arrays import from_arrays as from_arrays
+from .builtin import digits as digits
+from .builtin import fashion_mnist as fashion_mnist
+from .builtin import load as load
+from .dataset import Dataset as Dataset
+from .dataset import check_labels as check_labels
+from .idx import from_idx as from_idx
+
+__all__ = ["Dataset", "as_dataset", "check_labels", "digits", "fashion_mnist", "from_arrays", "from_idx", "load"]

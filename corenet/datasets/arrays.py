@@ -1,0 +1,130 @@
+"""From whatever holds images and labels in memory to a Dataset, or to one clear error.
+
+NumPy would take nearly anything: labels that are floats, images with a NaN, lists of unequal length. Each of these
+trains to nonsense or fails far from its cause, so each is refused here, with what it is and what to do.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import DataError
+from .dataset import Dataset
+
+# Without names, the number of classes is the largest label + 1. A label in the millions is then no class but a
+# mistake (an id, a time, a price), and would ask for a net with millions of outputs.
+MAX_UNNAMED_CLASSES = 65_536
+
+
+def from_arrays(
+    x: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    classes: Sequence[str] | None = None,
+    name: str = "arrays",
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
+) -> Dataset:
+    """Check images (n, h, w[, c]) and labels (n,) of any integer dtype and make a Dataset; DataError if unusable.
+
+    uint8 and float32 are taken as they are and not copied. Other floats become float32, other integers must lie in
+    0..255 and become uint8, bool becomes uint8 0 and 255: the values 0 and 1 to the net.
+    """
+    images = _images(x, name)
+    labels = None if y is None else _labels(y, name)
+    if isinstance(classes, str):
+        raise DataError(f"classes of {name!r}", expected="a sequence of names", got=f"the string {classes!r}")
+    if classes is not None:
+        names = tuple(str(c) for c in classes)
+    else:
+        names = _numbers(labels, name) if labels is not None else ()
+    mean, std = _per_channel(mean, 0.0, "mean", name), _per_channel(std, 1.0, "std", name)
+    return Dataset(images, labels, names, name, mean, std)
+
+
+def as_dataset(obj: object) -> Dataset:
+    """A Dataset as it is, a tuple (x, y) or an array x (no labels) through `from_arrays`; DataError for all else."""
+    if isinstance(obj, Dataset):
+        return obj
+    if isinstance(obj, tuple) and len(obj) == 2:
+        return from_arrays(obj[0], obj[1])
+    if isinstance(obj, np.ndarray) or hasattr(obj, "__array__"):
+        return from_arrays(obj)
+    raise DataError(
+        "not a data set",
+        expected="a corenet Dataset, a tuple (x, y) of images and labels, or an array of images",
+        got=f"a tuple of {len(obj)}" if isinstance(obj, tuple) else type(obj).__name__,
+        fix="corenet.datasets.from_idx reads a folder; np.asarray makes an array of a list.",
+    )
+
+
+def _images(x: ArrayLike, name: str) -> NDArray[Any]:
+    what = f"images of {name!r}"
+    array = _array(x, what)
+    if array.dtype.kind not in "biuf":
+        fix = "Stack images of one size into one array of numbers, with np.stack."
+        raise DataError(what, expected="an array of integers, floats or bool", got=f"dtype {array.dtype}", fix=fix)
+    if array.ndim not in (3, 4):
+        fix = "One image alone is x[None]; channels come last."
+        raise DataError(what, expected="shape (n, h, w) or (n, h, w, c)", got=f"shape {array.shape}", fix=fix)
+    if array.ndim == 3:
+        array = array[..., None]
+    if array.size == 0:
+        return np.zeros(array.shape, np.uint8)  # the Dataset refuses it
+    if array.dtype.kind == "b":
+        array = array.astype(np.uint8) * np.uint8(255)
+    elif array.dtype.kind in "iu":
+        low, high = array.min(), array.max()
+        if low < 0 or high > 255:
+            fix = "Bring them to about 0..1 as float32, which is taken as it is."
+            raise DataError(what, expected="integers from 0 to 255", got=f"integers from {low} to {high}", fix=fix)
+        array = array.astype(np.uint8, copy=False)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow becomes inf, and is reported as such below
+            array = array.astype(np.float32, copy=False)
+            low, high = array.min(), array.max()  # a NaN anywhere comes out of both
+        if not (np.isfinite(low) and np.isfinite(high)):
+            at = tuple(int(i) for i in np.unravel_index(np.argmin(np.isfinite(array)), array.shape))
+            raise DataError(what, expected="finite float32 values", got=f"{array[at]} at index {at}")
+    return np.ascontiguousarray(array)
+
+
+def _labels(y: ArrayLike, name: str) -> NDArray[np.int64]:
+    what = f"labels of {name!r}"
+    array = _array(y, what)
+    if array.ndim != 1:
+        fix = "For one-hot rows use y.argmax(axis=1), for one column y.ravel()." if array.ndim == 2 else None
+        raise DataError(what, expected="shape (n,), a class number for each image", got=f"shape {array.shape}", fix=fix)
+    if array.dtype.kind not in "biu" and array.size:
+        fix = "If they are class numbers, use y.astype(int); names need to be numbered first."
+        raise DataError(what, expected="integers", got=f"dtype {array.dtype}", fix=fix)
+    if array.size and array.max() > np.iinfo(np.int64).max:
+        raise DataError(what, expected="labels that fit int64", got=array.max())
+    return np.ascontiguousarray(array, np.int64)
+
+
+def _numbers(y: NDArray[np.int64], name: str) -> tuple[str, ...]:
+    n = int(y.max(initial=-1)) + 1
+    if n > MAX_UNNAMED_CLASSES:
+        fix = "Number the classes 0, 1, 2, ... without gaps: np.unique(y, return_inverse=True)[1]."
+        raise DataError(f"labels of {name!r}", expected=f"at most {MAX_UNNAMED_CLASSES - 1:,}", got=n - 1, fix=fix)
+    return tuple(str(i) for i in range(n))
+
+
+def _per_channel(value: float | Sequence[float] | None, default: float, what: str, name: str) -> tuple[float, ...]:
+    if value is None:
+        return (default,)
+    try:
+        return tuple(float(v) for v in np.asarray(value, np.float64).reshape(-1))
+    except (TypeError, ValueError):
+        expected = "a number, or one for each channel"
+        raise DataError(f"{what} of {name!r}", expected=expected, got=repr(value)) from None
+
+
+def _array(values: ArrayLike, what: str) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:  # ragged lists; tensors on a device or with a gradient
+        raise DataError(what, expected="values that form one array", got=f"'{error}'") from None
