@@ -141,12 +141,12 @@ def load(name_or_folder: str | os.PathLike[str]) -> tuple[Dataset, Dataset]:
     name = given.lower().replace("_", "-")
     if name in BY_NAME:
         return BY_NAME[name]()
-    if Path(given).is_dir():
+    if given and Path(given).is_dir():
         return from_idx(given)
     close = difflib.get_close_matches(name, BY_NAME, n=1)
     raise ConfigError(
         f"unknown data set {given!r}",
         expected=f"{', '.join(BY_NAME)}, or a folder with IDX files",
-        got="a file" if Path(given).exists() else "neither a name nor a folder",
+        got="a file" if Path(given).is_file() else "neither a name nor a folder",
         fix=f"Did you mean {close[0]!r}?" if close else None,
     )

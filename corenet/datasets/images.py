@@ -89,11 +89,11 @@ def _read_pillow(path: Path, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
         try:
             # A palette may hide transparency, which converts silently only by way of RGBA.
             whole = image.convert("RGBA") if image.mode == "P" else image
-            pixels = np.asarray(whole.convert(_MODES[c]), np.uint8)
+            pixels = np.array(whole.convert(_MODES[c]), np.uint8)  # a copy: Pillow's own is read-only
         except Exception as error:
             fix = "The file is damaged or truncated."
             raise FileError(str(path), expected="a sound image", got=f"'{error}'", fix=fix) from None
-    return np.ascontiguousarray(pixels).reshape(shape)
+    return pixels.reshape(shape)
 
 
 def _read_npy(path: Path, shape: tuple[int, int, int]) -> NDArray[Any]:
