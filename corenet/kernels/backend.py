@@ -1,0 +1,53 @@
+"""Which implementation of an operation runs: resolved once, per operation, when a plan is bound.
+
+Fallback is data: a backend is asked for an operation and gives the best it has, down to the NumPy definition, so a
+missing fast kernel is never a missing feature. "numba" needs an importable Numba; "numpy" always works.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..errors import ConfigError
+from .operation import Operation
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A set of kernels: its name ("numba" or "numpy"), how many threads its nests use, and why it was chosen."""
+
+    name: str
+    threads: int
+    reason: str
+
+    def function(self, operation: Operation, args: tuple) -> Callable:
+        """The implementation of an operation for arguments of these types, compiled if it has to be."""
+        if self.name == "numpy" or operation.loops is None:
+            return operation.reference
+        from .numba_backend import compile_for
+
+        return compile_for(operation, args, parallel=self.threads > 1)
+
+
+def numba_problem() -> str | None:
+    """Why Numba cannot be used here, or None."""
+    try:
+        import numba
+    except Exception as error:  # a broken install raises all kinds of errors
+        return f"Numba cannot be imported ({type(error).__name__}: {error})"
+    return None if hasattr(numba, "njit") else "Numba is incomplete"
+
+
+def select(name: str = "auto", threads: int = 1) -> Backend:
+    """The backend of that name; "auto" is Numba where it can be imported, else NumPy. Raises ConfigError."""
+    if name not in ("auto", "numba", "numpy"):
+        raise ConfigError("kernels", expected='"auto", "numba" or "numpy"', got=repr(name))
+    problem = numba_problem() if name != "numpy" else None
+    if name == "numpy":
+        return Backend("numpy", 1, "NumPy definitions, as asked")
+    if problem is None:
+        import numba
+
+        return Backend("numba", threads, f"Numba {numba.__version__}, {threads} thread{'s' * (threads > 1)}")
+    if name == "numba":
+        raise ConfigError("kernels", expected="an importable Numba", got=problem, fix="Use kernels='numpy'")
+    return Backend("numpy", 1, f"NumPy definitions: {problem}")

@@ -1,0 +1,54 @@
+"""Dropout (Srivastava et al. 2014), with masks keyed by (seed, step, sample, layer) instead of drawn from a stream."""
+
+import numpy as np
+
+from .clock import SEED, STEP
+from .operation import operation, prange
+from .philox import philox
+
+
+@operation
+def forward(n, x, y, kept, samples, clock, layer, p):
+    """y = x/(1 − p) where kept, else 0; each element of x (chunk, features) is kept with probability 1 − p.
+
+    kept (chunk, features) uint8 is for backward; samples (chunk,) int64: each sample's number in the data set.
+    """
+    features = x.shape[1]
+    groups = np.arange((features + 3) // 4, dtype=np.uint64)[None, :]
+    sample = samples[:n, None].astype(np.uint64)
+    seed, step = clock[SEED].astype(np.uint64), clock[STEP].astype(np.uint64)
+    words = philox(groups, sample, step, np.uint64(layer), seed, seed >> np.uint64(32))
+    random = np.stack(words, axis=-1).reshape(n, -1)[:, :features]
+    kept[:n] = random >= np.uint64(p * 4294967296.0)
+    y[:n] = np.where(kept[:n], x[:n] * x.dtype.type(1 / (1 - p)), 0)
+
+
+@forward.nest
+def forward_nest(n, x, y, kept, samples, clock, layer, p):
+    threshold = np.uint64(p * 4294967296.0)
+    scale = np.float32(1 / (1 - p))
+    seed, step = np.uint64(clock[SEED]), np.uint64(clock[STEP])
+    features = x.shape[1]
+    for i in prange(n):
+        sample = np.uint64(samples[i])
+        for group in range((features + 3) // 4):
+            words = philox(np.uint64(group), sample, step, np.uint64(layer), seed, seed >> np.uint64(32))
+            first = 4 * group
+            for j in range(min(4, features - first)):
+                keep = words[j] >= threshold
+                kept[i, first + j] = keep
+                y[i, first + j] = x[i, first + j] * scale if keep else np.float32(0)
+
+
+@operation
+def backward(n, dy, kept, dx, p):
+    """dx = dy/(1 − p) where kept, else 0."""
+    dx[:n] = np.where(kept[:n], dy[:n] * dy.dtype.type(1 / (1 - p)), 0)
+
+
+@backward.nest
+def backward_nest(n, dy, kept, dx, p):
+    scale = np.float32(1 / (1 - p))
+    for i in prange(n):
+        for j in range(dy.shape[1]):
+            dx[i, j] = dy[i, j] * scale if kept[i, j] else np.float32(0)

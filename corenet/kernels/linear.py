@@ -1,0 +1,135 @@
+"""The dense layer as matrix products, split for data-parallel training.
+
+    forward            y  = x·w + b      per chunk           x (chunk, in), w (in, out), y (chunk, out)
+    backward_data      dx = dy·wᵀ        per chunk
+    store_rows         a chunk's x and dy become rows of batch-wide panels
+    backward_weights   dw = xᵀ·dy        per batch, from the panels; each shard owner makes some rows of dw
+
+Making dw once per batch moves batch·(in+out) floats between cores instead of chunks·in·out (Krizhevsky 2014: data
+parallelism for convolutions, model parallelism for dense layers). Every element of dw is one sum over the samples in
+order, so it does not matter who owns which rows.
+"""
+
+import numpy as np
+
+from .clock import FIRST
+from .operation import operation, prange
+from .tile import LANES, ROWS, padded, tile
+
+ROW_BLOCK = 64  # rows of dw that are made together; shard borders fall between blocks
+STEP_BLOCK = 256  # steps of a product before the next block of w is taken: that much of w stays in the cache
+
+
+@operation
+def forward(n, x, w, b, y):
+    """y = x·w + b for the first n rows; b has shape (out,), or (0,) for no bias."""
+    y[:n] = x[:n] @ w
+    if b.size:
+        y[:n] += b
+
+
+@forward.nest
+def forward_nest(n, x, w, b, y):
+    inputs, outputs = w.shape
+    a_row = np.empty(n + ROWS, np.int64)
+    c_row = np.empty(n + ROWS, np.int64)
+    for m in range(a_row.shape[0]):
+        a_row[m] = min(m, n - 1) * inputs
+        c_row[m] = min(m, n - 1) * outputs
+    one_tap = np.zeros(1, np.int64)
+    flat_x, flat_w, flat_y = x.reshape(-1), w.reshape(-1), y.reshape(-1)
+    for i in range(n):
+        for k in range(outputs):
+            y[i, k] = b[k] if b.shape[0] > 0 else np.float32(0)
+    for block in prange((n + ROWS - 1) // ROWS):
+        m = block * ROWS
+        for start in range(0, inputs, STEP_BLOCK):
+            for k in range(0, outputs, LANES):
+                tile(flat_x, start, a_row, m, min(ROWS, n - m), one_tap, one_tap, min(STEP_BLOCK, inputs - start), 1,
+                     flat_w, start * outputs + k, outputs, flat_y, k, c_row, min(LANES, outputs - k))  # fmt: skip
+
+
+def backward_data_work(chunk, inputs, outputs) -> int:
+    """Floats of scratch that backward_data needs: dyᵀ and dxᵀ, samples padded to whole vectors."""
+    return (inputs + outputs) * padded(chunk, LANES)
+
+
+@operation
+def backward_data(n, dy, w, dx, work):
+    """dx = dy·wᵀ for the first n rows; `work` is scratch, see backward_data_work."""
+    dx[:n] = dy[:n] @ w.T
+
+
+@backward_data.nest
+def backward_data_nest(n, dy, w, dx, work):
+    # dxᵀ = w·dyᵀ: the large matrix is read along its rows as it lies, only the two small ones are turned.
+    inputs, outputs = w.shape
+    samples = padded(n, LANES)
+    dy_turned = work[: outputs * samples]
+    dx_turned = work[outputs * samples : (outputs + inputs) * samples]
+    for k in range(outputs):
+        for i in range(samples):
+            dy_turned[k * samples + i] = dy[i, k] if i < n else np.float32(0)
+    a_row = np.empty(inputs + ROWS, np.int64)
+    c_row = np.empty(inputs + ROWS, np.int64)
+    for m in range(a_row.shape[0]):
+        a_row[m] = min(m, inputs - 1) * outputs
+        c_row[m] = min(m, inputs - 1) * samples
+    one_tap = np.zeros(1, np.int64)
+    flat_w = w.reshape(-1)
+    for block in prange((inputs + ROWS - 1) // ROWS):
+        m = block * ROWS
+        rows = min(ROWS, inputs - m)
+        dx_turned[m * samples : (m + rows) * samples] = 0
+        for i in range(0, samples, LANES):
+            tile(flat_w, 0, a_row, m, rows, one_tap, one_tap, outputs, 1,
+                 dy_turned, i, samples, dx_turned, i, c_row, LANES)  # fmt: skip
+        for i in range(n):
+            for row in range(m, m + rows):
+                dx[i, row] = dx_turned[row * samples + i]
+
+
+@operation
+def store_rows(n, source, panel, clock):
+    """Copy the first n rows of source (chunk, width) to their place in the batch-wide panel, from row clock[FIRST]."""
+    first = clock[FIRST]
+    panel[first : first + n] = source[:n]
+
+
+@store_rows.nest
+def store_rows_nest(n, source, panel, clock):
+    first = clock[FIRST]
+    for i in range(n):
+        for j in range(source.shape[1]):
+            panel[first + i, j] = source[i, j]
+
+
+@operation
+def backward_weights(n, x, dy, dw, low, high):
+    """Rows low … high of dw (in, out) = xᵀ·dy over the n samples of the batch-wide panels x and dy.
+
+    `low` and `high` are multiples of ROW_BLOCK, or the end: a block is one product whatever the shard it falls into.
+    """
+    for row in range(low, high, ROW_BLOCK):
+        block = slice(row, min(row + ROW_BLOCK, high))
+        dw[block] = x[:n, block].T @ dy[:n]
+
+
+@backward_weights.nest
+def backward_weights_nest(n, x, dy, dw, low, high):
+    inputs, outputs = dw.shape
+    a_row = np.empty(inputs + ROWS, np.int64)
+    c_row = np.empty(inputs + ROWS, np.int64)
+    for m in range(a_row.shape[0]):
+        a_row[m] = min(m, inputs - 1)
+        c_row[m] = min(m, inputs - 1) * outputs
+    one_tap = np.zeros(1, np.int64)
+    flat_x, flat_dy, flat_dw = x.reshape(-1), dy.reshape(-1), dw.reshape(-1)
+    for block in prange((high - low + ROWS - 1) // ROWS):
+        m = low + block * ROWS
+        rows = min(ROWS, high - m)
+        for j in range(m * outputs, (m + rows) * outputs):
+            flat_dw[j] = 0
+        for k in range(0, outputs, LANES):
+            tile(flat_x, 0, a_row, m, rows, one_tap, one_tap, n, inputs,
+                 flat_dy, k, outputs, flat_dw, k, c_row, min(LANES, outputs - k))  # fmt: skip

@@ -1,0 +1,46 @@
+"""The door to the C library `corenet._native` (csrc/): is it there, why not, and its functions for the calling thread.
+
+Without it every function here does nothing and says so, so callers need no second path: corenet computes the same with
+its Numba and NumPy kernels, slower.
+"""
+
+import importlib.util
+from typing import Any
+
+lib: Any = None
+ffi: Any = None
+library: str | None = None  # the shared library's path, for llvmlite to find its symbols
+reason: str
+
+try:
+    from corenet import _native
+except ImportError as error:
+    if importlib.util.find_spec("corenet._native") is None:
+        reason = "no C library: corenet was installed without a working C compiler"
+    else:
+        reason = f"no C library: {error}"
+else:
+    lib, ffi, library = _native.lib, _native.ffi, _native.__file__
+    reason = f"built from csrc/ with {ffi.string(lib.corenet_compiler()).decode()}"
+
+available: bool = lib is not None
+
+
+def set_flush_to_zero(on: bool) -> None:
+    """Count numbers too small for a normal float32 as 0, or stop doing so, in the calling thread only."""
+    if available:
+        lib.corenet_set_flush_to_zero(bool(on))
+
+
+def flush_to_zero() -> bool:
+    """Whether the calling thread counts numbers too small for a normal float32 as 0."""
+    return available and bool(lib.corenet_flush_to_zero())
+
+
+def die_with_parent(parent: int) -> bool:
+    """Have the kernel kill this process when `parent` (a process id) dies; False where it cannot (not Linux, no C).
+
+    If the parent is dead already, this does not return. The parent is, to the kernel, the thread that started this
+    process: start workers from one that stays.
+    """
+    return available and lib.corenet_die_with_parent(parent) == 0
