@@ -91,7 +91,7 @@ BAD = {
     "one-hot labels": ((X, np.eye(6, dtype=int)), r"labels.*got shape \(6, 6\)\. .*argmax"),
     "one label": ((X, 3), r"labels.*got shape \(\)"),
     "negative label": ((X, [0, 1, 2, -1, -2, 0]), "negative label.*got -1 at index 3"),
-    "an id as a label": ((X, [0, 1, 2, 3, 4, 10**12]), "labels.*at most 65,535, got 1000000000000"),
+    "an id as a label": ((X, [0, 1, 2, 3, 4, 10**12]), "labels.*up to 65,535, got 1000000000000"),
     "label over int64": ((X, np.array([0, 1, 2, 3, 4, 2**63], np.uint64)), "int64, got 9223372036854775808"),
     "NaN": ((with_value(np.nan),), r"finite float32 values, got nan at index \(2, 1, 0, 0\)"),
     "infinity": ((with_value(-np.inf),), r"got -inf at index \(2, 1, 0, 0\)"),

@@ -167,9 +167,11 @@ def test_every_name_loads():
 
 
 def test_example_images_fit_the_net_and_are_not_shipped_ones():
-    _, test = fashion_mnist(complete=False)
+    train, test = fashion_mnist(complete=False)
     paths = sorted(EXAMPLES.glob("*.png"))
     assert [p.stem for p in paths] == ["ankle_boot", "bag", "pullover", "sneaker", "trouser"]
     for path in paths:
         image = read_image(path, (28, 28, 1))
         assert not (test.x == image).all(axis=(1, 2, 3)).any()
+        nearest = np.square(train.x.astype(np.float32) - image).sum(axis=(1, 2, 3)).argmin()
+        assert train.classes[train.y[nearest]].lower() == path.stem.replace("_", " ")

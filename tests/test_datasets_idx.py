@@ -202,7 +202,7 @@ def test_the_same_array_gives_the_same_bytes(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (ARRAY.astype(np.int64), "expected uint8 or int8 .* got int64"),
+        (ARRAY.astype(np.int64), "expected one of uint8, int8, .* got int64"),
         (ARRAY > 0, "got bool"),
         (np.uint8(3), r"got shape \(\)"),
         (np.zeros((1,) * 5, np.uint8), "expected 1 to 4 dimensions"),
@@ -260,6 +260,8 @@ def test_colour_and_a_class_that_one_split_lacks(tmp_path):
     folder = write_folder(tmp_path / "set", shape=(5, 6, 3), idx=4, classes=12)
     train, test = from_idx(folder)
     assert train.sample_shape == (5, 6, 3) and train.n_classes == test.n_classes == 12 > test.y.max() + 1
+    train, test = from_idx(write_folder(tmp_path / "other", n_train=3))
+    assert train.n_classes == test.n_classes == 4 > train.y.max() + 1
 
 
 def test_folders_that_are_none(tmp_path):

@@ -87,7 +87,8 @@ def _images(x: ArrayLike, name: str) -> NDArray[Any]:
             low, high = array.min(), array.max()  # a NaN anywhere comes out of both
         if not (np.isfinite(low) and np.isfinite(high)):
             at = tuple(int(i) for i in np.unravel_index(np.argmin(np.isfinite(array)), array.shape))
-            raise DataError(what, expected="finite float32 values", got=f"{array[at]} at index {at}")
+            fix = "Repair or leave out such images: one of them makes every weight NaN."
+            raise DataError(what, expected="finite float32 values", got=f"{array[at]} at index {at}", fix=fix)
     return np.ascontiguousarray(array)
 
 
@@ -109,7 +110,8 @@ def _numbers(y: NDArray[np.int64], name: str) -> tuple[str, ...]:
     n = int(y.max(initial=-1)) + 1
     if n > MAX_UNNAMED_CLASSES:
         fix = "Number the classes 0, 1, 2, ... without gaps: np.unique(y, return_inverse=True)[1]."
-        raise DataError(f"labels of {name!r}", expected=f"at most {MAX_UNNAMED_CLASSES - 1:,}", got=n - 1, fix=fix)
+        expected = f"class numbers up to {MAX_UNNAMED_CLASSES - 1:,}"
+        raise DataError(f"labels of {name!r}", expected=expected, got=n - 1, fix=fix)
     return tuple(str(i) for i in range(n))
 
 

@@ -131,7 +131,7 @@ def write_idx(path: str | os.PathLike[str], array: ArrayLike) -> None:
     path, array = Path(path), np.asarray(array)
     code = CODES.get(array.dtype.newbyteorder("="))
     if code is None:
-        expected = " or ".join(dtype.name for dtype in CODES)
+        expected = "one of " + ", ".join(dtype.name for dtype in CODES)
         raise DataError(f"cannot write {path}", expected=expected, got=array.dtype, fix="Convert with x.astype(...).")
     if not 1 <= array.ndim <= MAX_DIMS or not array.size or max(array.shape) >= 1 << 32:
         expected = f"1 to {MAX_DIMS} dimensions, none of them 0"
@@ -149,7 +149,7 @@ def write_idx(path: str | os.PathLike[str], array: ArrayLike) -> None:
                 file.write(data)
         os.replace(temporary, path)
     except OSError as error:
-        raise FileError(f"cannot write {path}", got=f"'{error}'") from None
+        raise FileError(f"cannot write {path}", got=f"'{error.strerror or error}'") from None
     finally:
         temporary.unlink(missing_ok=True)
 

@@ -45,7 +45,9 @@ def save_image(path: str | os.PathLike[str], array: NDArray[Any]) -> None:
     image = _pillow()
     try:
         image.fromarray(np.ascontiguousarray(array)).save(path)
-    except (OSError, ValueError, KeyError) as error:  # no folder, no permission; an ending Pillow does not know
+    except OSError as error:  # no folder, no permission, no space
+        raise FileError(f"cannot save {path}", got=f"'{error.strerror or error}'") from None
+    except (ValueError, KeyError) as error:  # an ending Pillow does not know
         fix = f"Endings that work: {', '.join('.' + f.lower() for f in FORMATS)}."
         raise FileError(f"cannot save {path}", got=f"'{error}'", fix=fix) from None
 
