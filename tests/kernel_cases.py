@@ -83,6 +83,7 @@ def linear_cases(rng):
         yield Case(linear.forward, [n, x, w, b, y], [4], inputs, label)
         work = np.zeros(linear.backward_data_work(chunk, inputs, outputs))
         yield Case(linear.backward_data, [n, dy, w, np.zeros_like(x), work], [3], outputs, label, scratch=[4])
+        yield Case(linear.backward_bias, [n, dy, np.zeros(outputs)], [2], n, label, per_sample=False)
         dw = np.zeros_like(w)
         yield Case(linear.backward_weights, [n, x, dy, dw, 0, inputs], [3], n, label, per_sample=False)
     x, panel = rng.standard_normal((4, 9)), rng.standard_normal((8, 9))

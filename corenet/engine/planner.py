@@ -1,0 +1,256 @@
+"""From a net and shapes to a plan: the steps of one chunk, the buffers they use, and where these lie.
+
+Layers call the planner's methods in the order of the forward pass; backward steps are kept in reverse. Nothing is
+allocated and nothing runs: a plan is the same on every worker, because it depends on the net and the sizes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..kernels import clock, linear
+from ..kernels.operation import Operation
+from ..nn.layer import Layer, Parameter, Statistic, Tensor
+from ..nn.loss import CrossEntropy
+from .buffer import Buffer, aligned, place_by_lifetime
+from .layout import Layout
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kernel call of a chunk: operation(n, *args), args being buffers or plain values."""
+
+    operation: Operation | Callable
+    args: tuple[Any, ...]
+
+    def buffers(self) -> Iterator[Buffer]:
+        return (arg for arg in self.args if isinstance(arg, Buffer))
+
+
+@dataclass(frozen=True)
+class Product:
+    """A weight gradient made once per batch: operation(samples, x panel, dy panel, dw, low row, high row)."""
+
+    operation: Operation
+    x: Buffer
+    dy: Buffer
+    name: str
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Running statistics moved once per batch: operation(chunks, *measured, counts, *old, *new, *args)."""
+
+    operation: Operation
+    names: tuple[str, ...]
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that one chunk does, and the bytes of each space that it needs."""
+
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    chunk: int
+    batch: int
+    training: bool
+    forward: tuple[Step, ...]
+    backward: tuple[Step, ...]
+    products: tuple[Product, ...]
+    merges: tuple[Merge, ...]
+    layout: Layout
+    initializers: dict[str, Callable]
+    statistics: dict[str, float]
+    images: Buffer
+    labels: Buffer
+    samples: Buffer
+    clock: Buffer
+    metrics: Buffer
+    output: Buffer
+    bytes: dict[str, int]
+
+    @property
+    def row_size(self) -> int:
+        """Elements of a chunk's row: its gradients and measured statistics."""
+        return self.layout.stat_end
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of a full batch."""
+        return -(-self.batch // self.chunk)
+
+
+class PlanBuilder:
+    """The planner that layers are given: see `corenet.nn.layer.Planner`."""
+
+    def __init__(self, chunk: int, batch: int, training: bool, dtype: str):
+        self.chunk, self.batch, self.training = chunk, batch, training
+        self.dtype = np.dtype(dtype)
+        self.layer_number = 0
+        self._path: list[str] = []
+        self._layers: list[Layer] = []
+        self._forward: list[Step] = []
+        self._backward: list[Step] = []
+        self.products: list[Product] = []
+        self.merges: list[Merge] = []
+        self.state: list[tuple[str, tuple[int, ...], str]] = []
+        self.state_buffers: dict[str, list[Buffer]] = {}
+        self.initializers: dict[str, Callable] = {}
+        self.statistics: dict[str, float] = {}
+        self.samples = Buffer((chunk,), "int64", "io")
+        self.clock = Buffer((clock.SIZE,), "int64", "io")
+        self.metrics = Buffer((2,), "float64", "io")
+        self.labels = Buffer((chunk,), "int64", "io")
+
+    # What layers ask for.
+
+    def parameter(self, name: str, shape: tuple[int, ...], init: Callable, *, per_batch: bool = False) -> Parameter:
+        """A trained array named under the layer; per_batch: its gradient comes from a `product`, not from chunks."""
+        full = self._name(name)
+        self.initializers[full] = init
+        data = self._in_state(full, shape, "product" if per_batch else "row", "state")
+        grad = None if per_batch else self._in_state(full, shape, None, "row")
+        return Parameter(data, grad)
+
+    def statistic(self, name: str, shape: tuple[int, ...], value: float) -> Statistic:
+        """A running array that starts as `value` everywhere, and the place for what a chunk measures."""
+        full = self._name(name)
+        self.statistics[full] = value
+        running = self._in_state(full, shape, "statistic", "state")
+        return Statistic(running, self._in_state(full, shape, None, "row"))
+
+    def activation(self, shape: tuple[int, ...]) -> Tensor:
+        """A new activation (and its gradient, in training)."""
+        return Tensor(self.buffer((self.chunk, *shape)), self.buffer((self.chunk, *shape)) if self.training else None, shape)
+
+    def buffer(self, shape: tuple[int, ...], dtype: str = "float") -> Buffer:
+        """Memory that lives from the first to the last step that names it."""
+        return Buffer(shape, self.dtype.str if dtype == "float" else dtype, "arena")
+
+    def reshape(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """The same activation with samples of another shape."""
+        full = (self.chunk, *shape)
+        return Tensor(x.data.reshape(full), None if x.grad is None else x.grad.reshape(full), shape)
+
+    def view(self, buffer: Buffer, shape: tuple[int, ...]) -> Buffer:
+        """The same memory in another shape."""
+        return buffer.reshape(shape)
+
+    def flat(self, buffer: Buffer) -> Buffer:
+        """The same memory as (chunk, features)."""
+        return buffer.reshape((self.chunk, buffer.nbytes // buffer.dtype.itemsize // self.chunk))
+
+    def share_gradient(self, a: Tensor, b: Tensor) -> None:
+        """Let the gradient of a be the very memory of b's, where both have one."""
+        if a.grad is not None and b.grad is not None:
+            a.grad.share(b.grad)
+
+    def forward(self, operation: Operation | Callable, *args: Any) -> None:
+        """Append a forward step."""
+        self._forward.append(Step(operation, args))
+
+    def backward(self, operation: Operation | Callable, *args: Any) -> None:
+        """Add a backward step: they run in reverse order of being added; ignored in prediction."""
+        if self.training:
+            self._backward.append(Step(operation, args))
+
+    def product(self, operation: Operation, x: Buffer, dy: Buffer, weight: Parameter) -> None:
+        """Make a weight's gradient once per batch from batch-wide panels of x and dy (chunk, width)."""
+        if not self.training:
+            return
+        panels = [Buffer((self.batch, source.shape[1]), self.dtype.str, "panels") for source in (x, dy)]
+        for source, panel in zip((x, dy), panels, strict=True):
+            self.backward(linear.store_rows, source, panel, self.clock)
+        name = next(name for name, buffers in self.state_buffers.items() if weight.data in buffers)
+        self.products.append(Product(operation, *panels, name))
+
+    def after_batch(self, operation: Operation, statistics: tuple[Statistic, ...], *args: Any) -> None:
+        """Merge what the chunks of a batch measured into running statistics."""
+        names = [n for s in statistics for n, buffers in self.state_buffers.items() if s.running in buffers]
+        self.merges.append(Merge(operation, tuple(names), args))
+
+    def child(self, name: str, layer: Layer, x: Tensor) -> Tensor:
+        """Plan a layer inside this one."""
+        self._path.append(name)
+        self._layers.append(layer)
+        self.layer_number += 1
+        y = layer.plan(self, x)
+        self._path.pop()
+        self._layers.pop()
+        return y
+
+    def fail(self, *, expected: str, got: str, fix: str) -> None:
+        """Raise ShapeError for the layer that is being planned."""
+        place = f"layer {'.'.join(self._path)} ({type(self._layers[-1]).__name__})" if self._path else "output of the net"
+        raise ShapeError(place, expected=expected, got=got, fix=fix)
+
+    # Finishing.
+
+    def _name(self, name: str) -> str:
+        return ".".join([*self._path, name])
+
+    def _in_state(self, name: str, shape: tuple[int, ...], part: str | None, space: str) -> Buffer:
+        if part is not None:
+            self.state.append((name, shape, part))
+        buffer = Buffer(shape, self.dtype.str, space)
+        self.state_buffers.setdefault(name, []).append(buffer)
+        return buffer
+
+    def finish(self, x: Tensor, y: Tensor) -> Plan:
+        """Lay everything out."""
+        layout = Layout.of(self.state, self.dtype)
+        for entry in layout.entries:
+            for buffer in self.state_buffers[entry.name]:
+                buffer.offset = entry.offset * self.dtype.itemsize
+        io = self._stack([x.data, self.labels, self.samples, self.clock, self.metrics])
+        panels = self._stack([panel for product in self.products for panel in (product.x, product.dy)])
+        forward, backward = tuple(self._forward), tuple(reversed(self._backward))
+        lifetimes: dict[Buffer, tuple[int, int]] = {}
+        for time, step in enumerate((*forward, *backward)):
+            for root in (b.root for b in step.buffers()):
+                if root.space == "arena":
+                    lifetimes[root] = (lifetimes.get(root, (time, time))[0], time)
+        if not self.training and y.data.root.space == "arena":  # the output outlives the last step
+            lifetimes[y.data.root] = (lifetimes.get(y.data.root, (0, 0))[0], len(forward))
+        arena = place_by_lifetime(lifetimes)
+        item = self.dtype.itemsize
+        sizes = {
+            "arena": arena, "io": io, "panels": panels, "row": layout.stat_end * item, "state": layout.size * item,
+            "gradient": layout.size * item,
+        }  # fmt: skip
+        return Plan(
+            x.shape, y.shape, self.chunk, self.batch, self.training, forward, backward, tuple(self.products),
+            tuple(self.merges), layout, self.initializers, self.statistics, x.data, self.labels, self.samples, self.clock,
+            self.metrics, y.data, sizes,
+        )  # fmt: skip
+
+    @staticmethod
+    def _stack(buffers: list[Buffer]) -> int:
+        position = 0
+        for buffer in buffers:
+            buffer.offset = position
+            position += aligned(buffer.nbytes)
+        return position
+
+
+def make_plan(
+    net: Layer, input_shape: tuple[int, ...], chunk: int, batch: int | None = None, *, loss: CrossEntropy | None = None,
+    dtype: str = "float32",
+) -> Plan:  # fmt: skip
+    """Plan a net for samples of input_shape, chunk at a time; with a loss for training, without for prediction.
+
+    Raises ShapeError naming the layer that does not fit.
+    """
+    builder = PlanBuilder(chunk, batch or chunk, loss is not None, dtype)
+    x = Tensor(Buffer((chunk, *input_shape), builder.dtype.str, "io"), None, tuple(input_shape))
+    builder._layers.append(net)
+    y = net.plan(builder, x)
+    if loss is not None:
+        loss.plan(builder, y, builder.labels, builder.metrics)
+    return builder.finish(x, y)

@@ -1,0 +1,67 @@
+"""A plan bound to memory and kernels: a list of calls with every argument fixed, which a step only walks through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..kernels.backend import Backend
+from ..kernels.operation import Operation
+from .buffer import Buffer
+from .planner import Plan, Step
+
+
+class Program:
+    """One chunk's forward and backward over given spaces (see `buffer`); running it allocates nothing."""
+
+    def __init__(self, plan: Plan, backend: Backend, spaces: dict[str, np.ndarray]):
+        def bind(step: Step) -> tuple[Callable, tuple]:
+            args = tuple(arg.array(spaces) if isinstance(arg, Buffer) else arg for arg in step.args)
+            operation = step.operation
+            if not isinstance(operation, Operation):
+                return operation, args
+            return backend.function(operation, (1, *args)), args
+
+        self.plan = plan
+        self.forward_calls = [bind(step) for step in plan.forward]
+        self.backward_calls = [bind(step) for step in plan.backward]
+        self.images, self.labels, self.samples, self.clock, self.metrics, self.output = (
+            buffer.array(spaces)
+            for buffer in (plan.images, plan.labels, plan.samples, plan.clock, plan.metrics, plan.output)
+        )
+
+    def forward(self, n: int) -> None:
+        """The forward steps for the first n samples of `images`; in a training plan the loss and its gradient, too."""
+        for function, args in self.forward_calls:
+            function(n, *args)
+
+    def backward(self, n: int) -> None:
+        """The backward steps: the chunk's gradients into its row, x and dy of dense layers into the panels."""
+        for function, args in self.backward_calls:
+            function(n, *args)
+
+
+def private_spaces(plan: Plan) -> dict[str, np.ndarray]:
+    """Fresh memory, cache-line aligned, for the spaces that only one worker uses."""
+    return {name: aligned_bytes(plan.bytes[name]) for name in ("arena", "io", "row")}
+
+
+def aligned_bytes(size: int) -> np.ndarray:
+    """Zeroed bytes whose address is a multiple of 64."""
+    raw = np.zeros(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size]
+
+
+def initial_state(plan: Plan, seed: int) -> np.ndarray:
+    """The flat state vector at the start: parameters from generators keyed by (seed, parameter), statistics as given."""
+    layout = plan.layout
+    state = aligned_bytes(layout.size * layout.dtype.itemsize).view(layout.dtype)
+    for number, entry in enumerate(layout.entries):
+        if entry.part == "statistic":
+            layout.get(state, entry)[:] = plan.statistics[entry.name]
+        elif entry.size:
+            generator = np.random.Generator(np.random.Philox(key=[seed, number]))
+            layout.get(state, entry)[:] = plan.initializers[entry.name](generator, entry.shape)
+    return state

@@ -1,0 +1,49 @@
+"""A net as plain data and back: what travels to the workers and into the model file, without pickle."""
+
+from typing import Any
+
+from ..errors import ConfigError
+from .activation import Dropout, Flatten, ReLU
+from .container import Residual, Sequential
+from .conv import Conv2d
+from .layer import Layer
+from .linear import Linear
+from .norm import BatchNorm2d
+from .pool import AvgPool2d, MaxPool2d
+
+LAYERS: dict[str, type[Layer]] = {
+    layer.__name__: layer
+    for layer in (Conv2d, Linear, ReLU, MaxPool2d, AvgPool2d, Flatten, Dropout, BatchNorm2d, Sequential, Residual)
+}
+
+
+def describe(layer: Layer) -> dict[str, Any]:
+    """A layer as a JSON-able dict: its type's name, and the constructor's arguments."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Layer):
+            return describe(value)
+        return [plain(part) for part in value] if isinstance(value, tuple | list) else value
+
+    name = type(layer).__name__
+    if LAYERS.get(name) is not type(layer):
+        raise ConfigError("net", expected="layers of corenet.nn", got=repr(type(layer)))
+    return {"type": name, **{key: plain(value) for key, value in layer.arguments().items()}}
+
+
+def build(description: dict[str, Any]) -> Layer:
+    """The layer that `describe` described. Raises ConfigError for anything else."""
+
+    def value_of(value: Any) -> Any:
+        return build(value) if isinstance(value, dict) else value
+
+    if not isinstance(description, dict) or description.get("type") not in LAYERS:
+        raise ConfigError("net description", expected="a layer of " + ", ".join(LAYERS), got=repr(description)[:80])
+    arguments = {key: value for key, value in description.items() if key != "type"}
+    layer = LAYERS[description["type"]]
+    try:
+        if layer is Sequential:
+            return Sequential(*map(value_of, arguments["layers"]))
+        return layer(**{key: value_of(value) for key, value in arguments.items()})
+    except (TypeError, KeyError) as error:
+        raise ConfigError(f"net description, {description['type']}", got=str(error)) from error

@@ -1,0 +1,40 @@
+"""The dense layer."""
+
+from ..kernels import linear
+from .init import uniform_fan_in
+from .layer import Layer, Planner, Tensor, integer
+
+
+class Linear(Layer):
+    """y = x·W + b on vectors (in_features,); weight (in_features, out_features), bias (out_features,).
+
+    The weight's gradient is one product over the whole batch, from batch-wide panels of x and dy (kernels/linear.py).
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True):
+        self.in_features = integer("Linear", "in_features", in_features, 1)
+        self.out_features = integer("Linear", "out_features", out_features, 1)
+        self.bias = bool(bias)
+
+    def plan(self, p: Planner, x: Tensor) -> Tensor:
+        if x.shape != (self.in_features,):
+            flat = 1
+            for size in x.shape:
+                flat *= size
+            p.fail(
+                expected=f"vectors of {self.in_features} features (in_features)",
+                got=f"input of shape {x.shape}",
+                fix=f"Set in_features={flat}" + (", after a Flatten layer" if len(x.shape) > 1 else ""),
+            )
+        init = uniform_fan_in(self.in_features)
+        w = p.parameter("weight", (self.in_features, self.out_features), init, per_batch=True)
+        b = p.parameter("bias", (self.out_features if self.bias else 0,), init)
+        y = p.activation((self.out_features,))
+        p.forward(linear.forward, x.data, w.data, b.data, y.data)
+        p.product(linear.backward_weights, x.data, y.grad, w)
+        if self.bias:
+            p.backward(linear.backward_bias, y.grad, b.grad)
+        if x.grad is not None:
+            size = linear.backward_data_work(p.chunk, self.in_features, self.out_features)
+            p.backward(linear.backward_data, y.grad, w.data, x.grad, p.buffer((size,)))
+        return y

@@ -1,0 +1,31 @@
+"""Losses: the last steps of a training plan. They divide by the batch's sample count, never by a chunk's or worker's."""
+
+from ..errors import ConfigError
+from ..kernels import cross_entropy
+from .layer import Planner, Tensor
+
+
+class CrossEntropy:
+    """Softmax cross-entropy of logits (classes,) and an integer label."""
+
+    name = "cross_entropy"
+
+    def plan(self, p: Planner, x: Tensor, labels, metrics) -> None:
+        """Append the step that makes the gradient of x, and the sums in metrics."""
+        if len(x.shape) != 1:
+            p.fail(
+                expected="one logit per class: an output of shape (classes,)",
+                got=f"output of shape {x.shape}",
+                fix="End the net with Flatten and Linear(…, classes)",
+            )
+        p.forward(cross_entropy.forward_backward, x.data, labels, x.grad, p.buffer((p.chunk,)), metrics, p.clock)
+
+
+LOSSES = {CrossEntropy.name: CrossEntropy}
+
+
+def get_loss(name: str) -> CrossEntropy:
+    """The loss of that name; ConfigError lists the names."""
+    if name not in LOSSES:
+        raise ConfigError("loss", expected="one of " + ", ".join(map(repr, LOSSES)), got=repr(name))
+    return LOSSES[name]()

@@ -1,0 +1,50 @@
+"""Batch normalisation."""
+
+from ..errors import ConfigError
+from ..kernels import batchnorm
+from .init import constant
+from .layer import Layer, Planner, Tensor, image_shape, integer
+
+
+class BatchNorm2d(Layer):
+    """Normalise each channel by the statistics of the chunk (ghost batch norm, Hoffer et al. 2017), then scale and shift.
+
+    Prediction uses running statistics, moved by `momentum` at every step towards the whole batch's mean and unbiased
+    variance, PyTorch's rule. With one chunk per batch this is the textbook layer.
+    """
+
+    def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1):
+        self.num_features = integer("BatchNorm2d", "num_features", num_features, 1)
+        self.eps, self.momentum = float(eps), float(momentum)
+        if not self.eps > 0:
+            raise ConfigError("BatchNorm2d(eps=…)", expected="a number above 0", got=repr(eps))
+        if not 0 <= self.momentum <= 1:
+            raise ConfigError("BatchNorm2d(momentum=…)", expected="a number from 0 to 1", got=repr(momentum))
+
+    def plan(self, p: Planner, x: Tensor) -> Tensor:
+        H, W, C = image_shape(p, x)
+        if self.num_features != C:
+            p.fail(expected=f"{self.num_features} channels (num_features)", got=str(C), fix=f"Set num_features={C}")
+        gamma = p.parameter("weight", (C,), constant(1))
+        beta = p.parameter("bias", (C,), constant(0))
+        mean = p.statistic("running_mean", (C,), 0)
+        variance = p.statistic("running_var", (C,), 1)
+        y = p.activation(x.shape)
+        flat = p.chunk, H * W, C
+        x_flat, y_flat = p.view(x.data, flat), p.view(y.data, flat)
+        if not p.training:
+            p.forward(
+                batchnorm.forward_running, x_flat, gamma.data, beta.data, mean.running, variance.running, y_flat, self.eps
+            )
+            return y
+        rstd, work = p.buffer((C,)), p.buffer((p.chunk, C))
+        p.forward(
+            batchnorm.forward, x_flat, gamma.data, beta.data, y_flat, mean.chunk, variance.chunk, rstd, work, self.eps
+        )
+        dx = None if x.grad is None else p.view(x.grad, flat)
+        p.backward(
+            batchnorm.backward, x_flat, p.view(y.grad, flat), gamma.data, mean.chunk, rstd, dx, gamma.grad, beta.grad,
+            p.buffer((p.chunk, 2 * C)),
+        )  # fmt: skip
+        p.after_batch(batchnorm.merge, (mean, variance), H * W, self.momentum)
+        return y
