@@ -101,7 +101,7 @@ def _labels(y: ArrayLike, name: str) -> NDArray[np.int64]:
     if array.dtype.kind not in "biu" and array.size:
         fix = "If they are class numbers, use y.astype(int); names need to be numbered first."
         raise DataError(what, expected="integers", got=f"dtype {array.dtype}", fix=fix)
-    if array.size and array.max() > np.iinfo(np.int64).max:
+    if array.size and int(array.max()) > np.iinfo(np.int64).max:  # int: older NumPy compares as float64
         raise DataError(what, expected="labels that fit int64", got=array.max())
     return np.ascontiguousarray(array, np.int64)
 
