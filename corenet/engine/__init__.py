@@ -2,6 +2,6 @@
 
 from .layout import Layout
 from .planner import Plan, make_plan
-from .program import Program, aligned_bytes, initial_state, private_spaces
+from .program import Call, Program, aligned_bytes, initial_state, private_spaces
 
-__all__ = ["Layout", "Plan", "Program", "aligned_bytes", "initial_state", "make_plan", "private_spaces"]
+__all__ = ["Call", "Layout", "Plan", "Program", "aligned_bytes", "initial_state", "make_plan", "private_spaces"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 
@@ -12,16 +13,30 @@ from .buffer import Buffer
 from .planner import Plan, Step
 
 
+class Call:
+    """An operation with its arguments after the first, n, bound; `link` gives it the code to run."""
+
+    __slots__ = ("args", "operation", "run")
+
+    def __init__(self, operation: Operation | Callable, *args: Any):
+        self.operation, self.args = operation, args
+        self.run: Callable = operation
+
+    def link(self, backend: Backend) -> None:
+        """Find, or compile, the implementation for these arguments."""
+        if isinstance(self.operation, Operation):
+            self.run = backend.function(self.operation, (1, *self.args))
+
+    def __call__(self, n: int) -> None:
+        self.run(n, *self.args)
+
+
 class Program:
     """One chunk's forward and backward over given spaces (see `buffer`); running it allocates nothing."""
 
-    def __init__(self, plan: Plan, backend: Backend, spaces: dict[str, np.ndarray]):
-        def bind(step: Step) -> tuple[Callable, tuple]:
-            args = tuple(arg.array(spaces) if isinstance(arg, Buffer) else arg for arg in step.args)
-            operation = step.operation
-            if not isinstance(operation, Operation):
-                return operation, args
-            return backend.function(operation, (1, *args)), args
+    def __init__(self, plan: Plan, spaces: dict[str, np.ndarray]):
+        def bind(step: Step) -> Call:
+            return Call(step.operation, *(arg.array(spaces) if isinstance(arg, Buffer) else arg for arg in step.args))
 
         self.plan = plan
         self.forward_calls = [bind(step) for step in plan.forward]
@@ -31,15 +46,19 @@ class Program:
             for buffer in (plan.images, plan.labels, plan.samples, plan.clock, plan.metrics, plan.output)
         )
 
+    def calls(self) -> Iterable[Call]:
+        """All calls, to be linked before the first run."""
+        return (*self.forward_calls, *self.backward_calls)
+
     def forward(self, n: int) -> None:
         """The forward steps for the first n samples of `images`; in a training plan the loss and its gradient, too."""
-        for function, args in self.forward_calls:
-            function(n, *args)
+        for call in self.forward_calls:
+            call.run(n, *call.args)
 
     def backward(self, n: int) -> None:
         """The backward steps: the chunk's gradients into its row, x and dy of dense layers into the panels."""
-        for function, args in self.backward_calls:
-            function(n, *args)
+        for call in self.backward_calls:
+            call.run(n, *call.args)
 
 
 def private_spaces(plan: Plan) -> dict[str, np.ndarray]:
@@ -62,6 +81,6 @@ def initial_state(plan: Plan, seed: int) -> np.ndarray:
         if entry.part == "statistic":
             layout.get(state, entry)[:] = plan.statistics[entry.name]
         elif entry.size:
-            generator = np.random.Generator(np.random.Philox(key=[seed, number]))
+            generator = np.random.Generator(np.random.Philox(key=np.array([seed, number], np.uint64)))
             layout.get(state, entry)[:] = plan.initializers[entry.name](generator, entry.shape)
     return state
