@@ -70,7 +70,7 @@ def test_one_thread_of_each_core(tmp_path, groups, affinity, expected):
     assert usable_cpus(machine(tmp_path, siblings(*groups)), affinity) == expected
 
 
-@pytest.mark.parametrize("text", ["", "rubbish", "0-", "-1", "0,,1", "3-x", "0\x00", "99999999999", "2-3", "٣"])
+@pytest.mark.parametrize("text", ["", "rubbish", "0-", "-1", "0,,1", "3-x", "0\x00", "99999999999", "2-3", "0", "٣"])
 def test_a_malformed_list_of_siblings_is_ignored(tmp_path, text):
     files = siblings("0", "1") | {"sys/devices/system/cpu/cpu1/topology/thread_siblings_list": text}
     assert usable_cpus(machine(tmp_path, files), [0, 1]) == [0, 1]
@@ -94,7 +94,7 @@ def test_a_malformed_list_of_siblings_is_ignored(tmp_path, text):
         (v1("200000") | {"proc/self/mountinfo": V2_MOUNT}, 8),  # version 1's files, not mounted
         # A container that sees only its own part, under the host's name for it.
         (
-            v2({"/": "200000 100000", "/x": "max 100000"}, own="/docker/abc/x")
+            v2({"/": "max 100000", "/x": "200000 100000"}, own="/docker/abc/x")
             | {"proc/self/mountinfo": V2_MOUNT.replace(" / ", " /docker/abc ")},
             2,
         ),

@@ -30,8 +30,6 @@ def groups(controller: str, root: Path) -> Iterator[Path]:
     mounted, folder = mount
     # In a container only a part of the hierarchy may be mounted, and the group may bear the host's name for it.
     inside = group.relative_to(mounted) if group.is_relative_to(mounted) else PurePosixPath()
-    if ".." in inside.parts:
-        inside = PurePosixPath()
     yield folder / inside
     for parent in inside.parents:
         yield folder / parent
