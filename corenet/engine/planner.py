@@ -127,7 +127,9 @@ class PlanBuilder:
 
     def activation(self, shape: tuple[int, ...]) -> Tensor:
         """A new activation (and its gradient, in training)."""
-        return Tensor(self.buffer((self.chunk, *shape)), self.buffer((self.chunk, *shape)) if self.training else None, shape)
+        return Tensor(
+            self.buffer((self.chunk, *shape)), self.buffer((self.chunk, *shape)) if self.training else None, shape
+        )
 
     def buffer(self, shape: tuple[int, ...], dtype: str = "float") -> Buffer:
         """Memory that lives from the first to the last step that names it."""
@@ -187,7 +189,9 @@ class PlanBuilder:
 
     def fail(self, *, expected: str, got: str, fix: str) -> None:
         """Raise ShapeError for the layer that is being planned."""
-        place = f"layer {'.'.join(self._path)} ({type(self._layers[-1]).__name__})" if self._path else "output of the net"
+        place = (
+            f"layer {'.'.join(self._path)} ({type(self._layers[-1]).__name__})" if self._path else "output of the net"
+        )
         raise ShapeError(place, expected=expected, got=got, fix=fix)
 
     # Finishing.

@@ -11,6 +11,9 @@ from ..errors import ConfigError
 from .operation import Operation
 
 
+NAMES = ("auto", "numba", "numpy")
+
+
 @dataclass(frozen=True)
 class Backend:
     """A set of kernels: its name ("numba" or "numpy"), how many threads its nests use, and why it was chosen."""
@@ -39,8 +42,8 @@ def numba_problem() -> str | None:
 
 def select(name: str = "auto", threads: int = 1) -> Backend:
     """The backend of that name; "auto" is Numba where it can be imported, else NumPy. Raises ConfigError."""
-    if name not in ("auto", "numba", "numpy"):
-        raise ConfigError("kernels", expected='"auto", "numba" or "numpy"', got=repr(name))
+    if name not in NAMES:
+        raise ConfigError("kernels", expected="one of " + ", ".join(map(repr, NAMES)), got=repr(name))
     problem = numba_problem() if name != "numpy" else None
     if name == "numpy":
         return Backend("numpy", 1, "NumPy definitions, as asked")

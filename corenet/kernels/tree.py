@@ -1,10 +1,10 @@
 r"""The fixed tree along which chunk gradients are summed.
 
-    chunk    0   1   2   3   4          A node is the sum of its two children; which worker computed a chunk, and who
-              \ /     \ /    |          folds the rows, leaves no trace in the bits, because the order of the additions
-               0       2     4          depends on the number of chunks only.
-                \     /      |
-                   0 --------            columns low … high of every row are one shard owner's; no two owners meet
+chunk    0   1   2   3   4          A node is the sum of its two children; which worker computed a chunk, and who
+          \ /     \ /    |          folds the rows, leaves no trace in the bits, because the order of the additions
+           0       2     4          depends on the number of chunks only.
+            \     /      |
+               0 --------            columns low … high of every row are one shard owner's; no two owners meet
 """
 
 from .operation import operation, prange

@@ -1,5 +1,7 @@
 """Losses: the last steps of a training plan. They divide by the batch's sample count, never by a chunk's or worker's."""
 
+import numpy as np
+
 from ..errors import ConfigError
 from ..kernels import cross_entropy
 from .layer import Planner, Tensor
@@ -19,6 +21,17 @@ class CrossEntropy:
                 fix="End the net with Flatten and Linear(…, classes)",
             )
         p.forward(cross_entropy.forward_backward, x.data, labels, x.grad, p.buffer((p.chunk,)), metrics, p.clock)
+
+    def predictions(self, logits: np.ndarray) -> np.ndarray:
+        """Class probabilities (n, classes) from logits."""
+        exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return exponentials / exponentials.sum(axis=1, keepdims=True)
+
+    def scores(self, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+        """Mean loss and accuracy, in double."""
+        shifted = logits - logits.max(axis=1, keepdims=True).astype(np.float64)
+        losses = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(labels)), labels]
+        return {"loss": float(losses.mean()), "accuracy": float((logits.argmax(axis=1) == labels).mean())}
 
 
 LOSSES = {CrossEntropy.name: CrossEntropy}

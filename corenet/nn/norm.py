@@ -34,7 +34,14 @@ class BatchNorm2d(Layer):
         x_flat, y_flat = p.view(x.data, flat), p.view(y.data, flat)
         if not p.training:
             p.forward(
-                batchnorm.forward_running, x_flat, gamma.data, beta.data, mean.running, variance.running, y_flat, self.eps
+                batchnorm.forward_running,
+                x_flat,
+                gamma.data,
+                beta.data,
+                mean.running,
+                variance.running,
+                y_flat,
+                self.eps,
             )
             return y
         rstd, work = p.buffer((C,)), p.buffer((p.chunk, C))

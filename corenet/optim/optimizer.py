@@ -40,9 +40,7 @@ class SGD(Optimizer):
     operation = update.sgd
     hyper_size = 4
 
-    def __init__(
-        self, lr: float | Schedule, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False
-    ):
+    def __init__(self, lr: float | Schedule, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False):
         self.lr = _schedule("SGD", lr)
         self.momentum = positive("SGD", "momentum", momentum, zero=True)
         self.weight_decay = positive("SGD", "weight_decay", weight_decay, zero=True)
@@ -67,7 +65,10 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
     ):  # fmt: skip
         self.lr = _schedule("Adam", lr)
-        self.betas = (positive("Adam", "betas[0]", betas[0], zero=True), positive("Adam", "betas[1]", betas[1], zero=True))
+        self.betas = (
+            positive("Adam", "betas[0]", betas[0], zero=True),
+            positive("Adam", "betas[1]", betas[1], zero=True),
+        )
         if max(self.betas) >= 1:
             raise ConfigError("Adam(betas=…)", expected="two numbers below 1", got=repr(betas))
         self.eps = positive("Adam", "eps", eps)

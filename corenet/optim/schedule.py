@@ -13,7 +13,9 @@ def positive(owner: str, name: str, value: Any, *, zero: bool = False) -> float:
     """Check a number given to a schedule or optimizer; ConfigError names both."""
     good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not good or value < 0 or (value == 0 and not zero):
-        raise ConfigError(f"{owner}({name}=…)", expected=f"a number {'of at least' if zero else 'above'} 0", got=repr(value))
+        raise ConfigError(
+            f"{owner}({name}=…)", expected=f"a number {'of at least' if zero else 'above'} 0", got=repr(value)
+        )
     return float(value)
 
 

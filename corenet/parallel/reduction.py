@@ -27,10 +27,8 @@ def share(units: int, rank: int, workers: int) -> tuple[int, int]:
 class ShardReducer:
     """One worker's part of the work between the two barriers of a step."""
 
-    def __init__(
-        self, plan: Plan, optimizer: Optimizer, arrays: dict[str, np.ndarray], rank: int, workers: int
-    ):
-        layout, dtype = plan.layout, plan.layout.dtype
+    def __init__(self, plan: Plan, optimizer: Optimizer, arrays: dict[str, np.ndarray], rank: int, workers: int):
+        layout = plan.layout
         self.optimizer = optimizer
         self.hyper = np.zeros(optimizer.hyper_size)
         gradient, rows, state, slots = arrays["gradient"], arrays["rows"], arrays["state"], arrays["slots"]
@@ -50,14 +48,17 @@ class ShardReducer:
                 panels = product.x.array(spaces), product.dy.array(spaces)
                 self.products.append(Call(product.operation, *panels, dw, first, last))
                 segments.append((entry.offset + first * outputs, entry.offset + last * outputs))
-        self.updates = [[self._update(segment, state, slots, gradient, copy) for segment in segments] for copy in (0, 1)]
+        self.updates = [
+            [self._update(segment, state, slots, gradient, copy) for segment in segments] for copy in (0, 1)
+        ]
         self.merges: list[list[Call]] = [[], []]
         self.sum_metrics: list[Call] = []
         self.totals = arrays["totals"]
         if rank == 0:
             self.merges = [[self._merge(m, by_name, arrays, layout, copy) for m in plan.merges] for copy in (0, 1)]
-            self.sum_metrics = [Call(tree.sum_in_order, arrays["metrics"], arrays["totals"][1 - copy]) for copy in (0, 1)]
-        assert dtype == gradient.dtype
+            self.sum_metrics = [
+                Call(tree.sum_in_order, arrays["metrics"], arrays["totals"][1 - copy]) for copy in (0, 1)
+            ]
 
     def _update(self, segment: tuple[int, int], state: Any, slots: Any, gradient: Any, copy: int) -> tuple[int, Call]:
         low, high = segment
@@ -93,7 +94,6 @@ class ShardReducer:
             update(low)
         for merge in self.merges[copy]:
             merge(chunks)
-        for sum_metrics in self.sum_metrics:
-            if sum_metrics is self.sum_metrics[copy]:
-                self.totals[1 - copy] = self.totals[copy]
-                sum_metrics(chunks)
+        if self.sum_metrics:
+            self.totals[1 - copy] = self.totals[copy]
+            self.sum_metrics[copy](chunks)

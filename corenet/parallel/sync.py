@@ -1,17 +1,17 @@
 """Strategy "sync": all workers finish a batch before any begins the next; exact, whatever their number.
 
-    worker w, bound to its cores                            shared memory
-    ───────────────────────────────                         ─────────────
-    for each chunk of its slice:
-        forward, backward                                   state[t & 1]                       read
-        gradients and measured statistics → row             rows[chunk]                        write
-        x and dy of dense layers → panels                   panels                             write
-    ── barrier ──
-    for its own shard of the state vector:
-        fold the rows along the tree                        rows                               read, used up
-        dense gradients, whole batch at once                panels                             read
-        optimizer                                           state, slots [(t+1) & 1]           write
-    ── barrier ──  t ← t + 1
+worker w, bound to its cores                            shared memory
+───────────────────────────────                         ─────────────
+for each chunk of its slice:
+    forward, backward                                   state[t & 1]                       read
+    gradients and measured statistics → row             rows[chunk]                        write
+    x and dy of dense layers → panels                   panels                             write
+── barrier ──
+for its own shard of the state vector:
+    fold the rows along the tree                        rows                               read, used up
+    dense gradients, whole batch at once                panels                             read
+    optimizer                                           state, slots [(t+1) & 1]           write
+── barrier ──  t ← t + 1
 """
 
 from __future__ import annotations

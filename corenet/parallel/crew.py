@@ -1,0 +1,236 @@
+"""The parent's side: starts the workers, talks to them, notices when one is gone, and leaves nothing behind.
+
+    parent                         worker 0 … W−1
+      │  spawn (a fresh interpreter, never a fork)
+      ├── channel 0 ───────────────▶ one Unix socket each: commands down, events up; end of file = the other is gone
+      ├── channel W−1 ─────────────▶
+      └── segments: anonymous shared memory, passed as descriptors; it has no name, so nothing can be left over
+
+Workers are started with the numbers of threads they may use in their environment, since libraries read them when they
+load. They share the parent's process group (Ctrl-Z stops all), but Ctrl-C is the parent's alone to handle.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import Any
+
+from ..errors import WorkerError
+from .barrier import DEFAULT_SPINS, Control, create_barrier
+from .channel import Channel
+from .exchange import FAILED_STEP, STEP, Fields, control_fields
+from .memory import Segment
+from .topology import Layout
+
+TICK = 0.1  # seconds between looks at the progress
+GRACE = 2.0  # seconds that a worker has to end by itself
+
+# The parent's sys.path comes first of all: the current folder must not shadow what the parent has imported.
+_BOOTSTRAP = "import sys; sys.path[:] = sys.argv[1:-1]; from corenet.parallel.worker import main; main()"
+
+
+class Crew:
+    """The worker processes of a run, and the memory they share."""
+
+    def __init__(self, layout: Layout, kernels: str = "auto"):
+        self.layout = layout
+        self.segments: dict[str, Segment] = {}
+        self.backend, self.backend_reason = kernels, ""
+        control = self.segments["control"] = Segment.create(control_fields(layout.workers))
+        self.status, self.times = control["status"], control["times"]
+        self.status[FAILED_STEP] = -1
+        self.barrier: Control = create_barrier(
+            layout.workers, control["barrier"], 0 if layout.shared else DEFAULT_SPINS
+        )
+        self.processes: list[subprocess.Popen] = []
+        self.channels: list[Channel] = []
+        self._close = weakref.finalize(self, _close, self.processes, self.channels, self.segments, self.barrier)
+        try:
+            for rank in range(layout.workers):
+                self._spawn(rank)
+            for rank in range(layout.workers):
+                start = {
+                    "do": "start", "rank": rank, "workers": layout.workers, "cpus": layout.cpus[rank],
+                    "threads": layout.threads, "kernels": kernels, "barrier": self.barrier.spec, "control": control.spec,
+                }  # fmt: skip
+                self._send(rank, start, [control.fd, *self.barrier.fds(rank)])
+        except BaseException:
+            self.close()
+            raise
+        self._started = False
+
+    def _spawn(self, rank: int) -> None:
+        ours, theirs = Channel.pair()
+        command = [sys.executable, "-c", _BOOTSTRAP, *sys.path, str(theirs.fileno())]
+        # The signal mask is inherited, so Ctrl-C cannot hit the worker before it has said that it ignores it.
+        old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=self._environment()
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
+            theirs.close()
+        self.processes.append(process)
+        self.channels.append(ours)
+
+    def _environment(self) -> dict[str, str]:
+        threads = str(self.layout.threads)
+        numba = {
+            "NUMBA_NUM_THREADS": threads,
+            "OMP_NUM_THREADS": threads,
+            "NUMBA_THREADING_LAYER_PRIORITY": "omp tbb workqueue",
+        }
+        blas = dict.fromkeys(
+            ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+        )
+        return {**os.environ, **numba, **blas}
+
+    # Talking.
+
+    def _send(self, rank: int, message: dict[str, Any], fds: list[int] | None = None) -> None:
+        try:
+            self.channels[rank].send(message, fds or [])
+        except OSError as error:
+            raise self._lost(rank) from error
+
+    def tell(self, message: dict[str, Any], fds: list[int] | None = None) -> None:
+        """Send a message that needs no answer to every worker."""
+        for rank in range(self.layout.workers):
+            self._send(rank, message, fds)
+
+    def share(self, name: str, fields: Fields) -> Segment:
+        """Create a segment of that name, in place of an older one, and give it to every worker."""
+        segment = Segment.create(fields)
+        old = self.segments.pop(name, None)
+        if old is not None:
+            old.close()
+        self.segments[name] = segment
+        self.tell({"do": "segment", "name": name, "spec": segment.spec}, [segment.fd])
+        return segment
+
+    def forget(self, name: str) -> None:
+        """Give a segment up, here and in every worker."""
+        self.segments.pop(name).close()
+        self.tell({"do": "forget", "name": name})
+
+    def run(
+        self, message: Mapping[str, Any], tick: Callable[[], None] | None = None,
+        hear: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:  # fmt: skip
+        """Send a command to all workers and wait until all have done it.
+
+        `tick` is called some times a second, `hear` with every other event. Raises WorkerError if a worker dies or
+        raises. An exception here (Ctrl-C) calls the workers off; they stay usable, at the last step that was complete.
+        """
+        self.times[:] = 0
+        self.wait_started()
+        self.tell(dict(message))
+        try:
+            self._await("done", tick, hear)
+        except WorkerError:
+            self.barrier.abort()
+            self.close()
+            raise
+        except BaseException:
+            self._call_off()
+            raise
+
+    def wait_started(self) -> None:
+        """Wait until all workers run; their kernels are known then."""
+        if not self._started:
+
+            def note(event: dict[str, Any]) -> None:
+                self.backend, self.backend_reason = event["backend"], event["reason"]
+
+            try:
+                self._await("started", hear=note)
+            except BaseException:
+                self.close()
+                raise
+            self._started = True
+
+    def _await(
+        self, wanted: str, tick: Callable[[], None] | None = None, hear: Callable[[dict[str, Any]], None] | None = None
+    ) -> None:
+        waiting = {channel.fileno(): rank for rank, channel in enumerate(self.channels)}
+        poll = select.poll()
+        for fd in waiting:
+            poll.register(fd, select.POLLIN)
+        due = monotonic() + TICK
+        while waiting:
+            for fd, _ in poll.poll(max(0.0, due - monotonic()) * 1000 if tick else None):
+                rank = waiting[fd]
+                try:
+                    event, _ = self.channels[rank].receive()
+                except (EOFError, OSError) as error:
+                    raise self._lost(rank) from error
+                if event["event"] == "error":
+                    raise WorkerError(f"worker {rank} raised {event['kind']}\n\n{event['traceback']}")
+                if hear is not None:
+                    hear(event)
+                if event["event"] in (wanted, "aborted"):
+                    del waiting[fd]
+                    poll.unregister(fd)
+            if tick and monotonic() >= due:
+                tick()
+                due = monotonic() + TICK
+
+    def _call_off(self) -> None:
+        self.barrier.abort()
+        try:
+            self._await("done")
+            self.barrier.reset()
+        except WorkerError:
+            self.close()
+
+    def _lost(self, rank: int) -> WorkerError:
+        process = self.processes[rank]
+        try:
+            code = process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            how = "closed its channel but still runs"
+        else:
+            how = f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
+            if code == -signal.SIGKILL:
+                how += " (likely cause: out of memory, or somebody killed it)"
+            elif code in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL):
+                how += " (a defect in a kernel or a library)"
+        cores = ", ".join(map(str, self.layout.cpus[rank]))
+        return WorkerError(
+            f"worker {rank} (pid {process.pid}, core {cores}) {how} at step {self.status[STEP]}",
+            fix="Nothing was saved since; its own messages, if any, are above",
+        )
+
+    def close(self) -> None:
+        """End the workers and free the memory; safe to call again."""
+        self._close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the workers have been ended."""
+        return not self._close.alive
+
+
+def _close(processes: list, channels: list[Channel], segments: dict[str, Segment], barrier: Control) -> None:
+    barrier.abort()  # nobody stays inside a step
+    for channel in channels:
+        channel.close()  # a worker that reads end of file exits, whatever it is doing
+    end = monotonic() + GRACE
+    for process in processes:
+        try:
+            process.wait(max(0.0, end - monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    barrier.close()
+    for segment in segments.values():
+        segment.close()
+    segments.clear()

@@ -1,0 +1,188 @@
+"""A worker process: started once, bound to its cores, told what to do over its channel, fed through shared memory.
+
+    parent ── channel: small JSON messages, file descriptors of segments ──▶ inbox thread ──▶ queue ──▶ main thread
+                                                                              │
+                                                       end of file: the parent is gone, exit at once
+
+A worker imports `corenet` and nothing of the user's program, so a script needs no main guard, and a notebook or a
+script on standard input works as well. It ignores Ctrl-C: the parent decides what that means.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import optim
+from ..engine import Call, Plan, make_plan
+from ..kernels import backend as backends
+from ..kernels import native
+from ..nn import build
+from ..nn.loss import get_loss
+from . import topology
+from .balance import get_balancer
+from .barrier import Aborted, Barrier, open_barrier
+from .channel import Channel
+from .chunks import ChunkRunner
+from .exchange import STEP
+from .memory import Segment
+from .reduction import ShardReducer
+from .sync import STRATEGIES, Sync
+
+
+class Worker:
+    """What one worker process knows; each `do_…` method is a message of the parent."""
+
+    def __init__(self, channel: Channel):
+        self.channel = channel
+        self.inbox: queue.SimpleQueue[tuple[dict[str, Any], list[int]]] = queue.SimpleQueue()
+        self.rank, self.workers = 0, 1
+        self.backend: backends.Backend
+        self.barrier: Barrier
+        self.segments: dict[str, Segment] = {}
+        self.trainer: Sync | None = None
+        self.predictors: dict[str, ChunkRunner] = {}
+        self.unlinked: list[Call] = []
+
+    def serve(self) -> None:
+        """Do what the parent says until it says stop, or goes away."""
+        threading.Thread(target=self._read, name="inbox", daemon=True).start()
+        while True:
+            message, fds = self.inbox.get()
+            action: Callable[..., None] = getattr(self, "do_" + message.pop("do"))
+            try:
+                action(*fds, **message)
+            except Aborted:
+                self.channel.send({"event": "aborted"})
+            except Exception as error:
+                kind = type(error).__name__
+                self.channel.send({"event": "error", "kind": kind, "traceback": traceback.format_exc()})
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self.inbox.put(self.channel.receive())
+        except (EOFError, OSError):
+            os._exit(1)  # the parent is gone: nobody will read a result, whatever the main thread is at
+
+    def do_stop(self) -> None:
+        os._exit(0)
+
+    def do_start(
+        self, *fds: int, rank: int, workers: int, cpus: list[int], threads: int, kernels: str, barrier: dict[str, Any],
+        control: list,
+    ) -> None:  # fmt: skip
+        """Bind to cores before any memory is touched or thread started; fds: the control segment, the barrier's."""
+        topology.bind(cpus)
+        native.set_flush_to_zero(True)  # here and in the threads that start from here, never in the user's process
+        self.rank, self.workers = rank, workers
+        self.backend = backends.select(kernels, threads)
+        if self.backend.name == "numpy":
+            import threadpoolctl
+
+            threadpoolctl.threadpool_limits(1, user_api="blas")
+        self.do_segment(fds[0], name="control", spec=control)
+        self.barrier = open_barrier(barrier, rank, self.arrays()["barrier"], fds[1:])
+        self.channel.send({"event": "started", "backend": self.backend.name, "reason": self.backend.reason})
+
+    def do_segment(self, fd: int, *, name: str, spec: list) -> None:
+        """Map a segment, in place of an older one of that name: "control", "state", "batch", a data set, an output."""
+        segment = Segment.attach(fd, spec)
+        if name in self.segments:
+            self.segments[name].close()
+        self.segments[name] = segment
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of training by name, see `exchange`."""
+        parts = (self.segments[name].arrays for name in ("control", "state", "batch") if name in self.segments)
+        return {name: array for part in parts for name, array in part.items()}
+
+    def do_forget(self, *, name: str) -> None:
+        """Give a segment up."""
+        self.segments.pop(name).close()
+
+    def do_prepare_training(
+        self, *, net: dict, input_shape: list[int], loss: str, optimizer: dict, chunk: int, batch: int, strategy: str,
+        balance: str, source: str, scaling: list,
+    ) -> None:  # fmt: skip
+        """Plan and bind the training of a net; the state and batch segments are there."""
+        arrays = self.arrays()
+        plan = self._plan(net, input_shape, chunk, batch, loss)
+        runner = ChunkRunner(plan, arrays["state"], arrays["panels"], np.dtype(source), scaling)
+        reducer = ShardReducer(plan, optim.build(optimizer), arrays, self.rank, self.workers)
+        self.trainer = STRATEGIES[strategy](
+            self.rank, self.workers, runner, reducer, self.barrier, get_balancer(balance), arrays
+        )
+        self.unlinked += [*runner.calls(), *reducer.calls()]
+
+    def do_prepare_prediction(
+        self, *, net: dict, input_shape: list[int], chunk: int, source: str, scaling: list
+    ) -> None:
+        """Plan and bind prediction for images stored as `source`."""
+        plan = self._plan(net, input_shape, chunk, chunk, None)
+        runner = self.predictors[source] = ChunkRunner(plan, self.arrays()["state"], None, np.dtype(source), scaling)
+        self.unlinked += runner.calls()
+
+    def _plan(self, net: dict, input_shape: list[int], chunk: int, batch: int, loss: str | None) -> Plan:
+        return make_plan(build(net), tuple(input_shape), chunk, batch, loss=get_loss(loss) if loss else None)
+
+    def do_compile(self) -> None:
+        """Compile this worker's share of the kernels; the others find them in the cache on disk."""
+        kernels: dict[tuple, Call] = {}
+        for call in self.unlinked:
+            kernels.setdefault((call.operation, *map(_kind, call.args)), call)
+        for index, call in enumerate(kernels.values()):
+            if index % self.workers == self.rank:
+                call.link(self.backend)
+                self.channel.send({"event": "compiled", "kernels": len(kernels)})
+        self.channel.send({"event": "done"})
+
+    def do_link(self) -> None:
+        """Give every call its code."""
+        for call in self.unlinked:
+            call.link(self.backend)
+        self.unlinked.clear()
+        self.channel.send({"event": "done"})
+
+    def do_train(self, *, data: str, **job: Any) -> None:
+        """One epoch over a data set."""
+        assert self.trainer is not None
+        arrays = self.segments[data].arrays
+        self.trainer.epoch(x=arrays["x"], y=arrays["y"], order=arrays["order"], **job)
+        self.channel.send({"event": "done"})
+
+    def do_predict(self, *, data: str, output: str, samples: int) -> None:
+        """This worker's part of the net's outputs for the first samples of a data set."""
+        x, order = self.segments[data]["x"], self.segments[data]["order"]
+        runner, result = self.predictors[x.dtype.str], self.segments[output]["output"]
+        chunk = runner.plan.chunk
+        chunks = -(-samples // chunk)
+        step = int(self.segments["control"]["status"][STEP])
+        for index in range(chunks * self.rank // self.workers, chunks * (self.rank + 1) // self.workers):
+            first = index * chunk
+            n = min(chunk, samples - first)
+            runner.load(n, x, order, first)
+            result[first : first + n] = runner.predict(step, n).reshape(n, -1)
+        self.channel.send({"event": "done"})
+
+
+def _kind(value: Any) -> Any:
+    """What of an argument a kernel is compiled for."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.ndim, value.flags.c_contiguous
+    return tuple(map(_kind, value)) if isinstance(value, tuple) else type(value)
+
+
+def main() -> None:
+    """Entry point of the process; the last argument is the descriptor of the channel."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    Worker(Channel(int(sys.argv[-1]))).serve()

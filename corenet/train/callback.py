@@ -1,0 +1,71 @@
+"""What a caller may watch while a net is trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What is known before the first step."""
+
+    data: str
+    samples: int
+    epochs: int
+    batch_size: int
+    chunk: int
+    workers: int
+    threads: int
+    layout: str  # the cores chosen, and why
+    kernels: str  # which kernels run, and why
+    parameters: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the current epoch is; the loss is the mean so far."""
+
+    epoch: int
+    step: int
+    steps: int
+    samples: int
+    loss: float
+    images_per_second: float
+
+
+class Callback:
+    """Base of callbacks; override what is of interest."""
+
+    def on_start(self, info: RunInfo) -> None:
+        """The workers are there."""
+
+    def on_compile(self, done: int, total: int) -> None:
+        """Some kernels are compiled or loaded; done == total: all are."""
+
+    def on_progress(self, progress: Progress) -> None:
+        """A few times a second during an epoch."""
+
+    def on_epoch(self, record: dict[str, Any], epochs: int) -> None:
+        """An epoch is over; `record` is its entry in the history."""
+
+    def on_end(self, history: Any) -> None:
+        """Training is over."""
+
+
+class PrintEpochs(Callback):
+    """One line for the layout and one for each epoch, on standard output."""
+
+    def on_start(self, info: RunInfo) -> None:
+        print(f"{info.layout}; {info.kernels}", flush=True)
+
+    def on_epoch(self, record: dict[str, Any], epochs: int) -> None:
+        print(epoch_line(record, epochs), flush=True)
+
+
+def epoch_line(record: dict[str, Any], epochs: int) -> str:
+    """An epoch's record in one line."""
+    line = f"epoch {record['epoch']}/{epochs}  loss {record['loss']:.4f}  accuracy {record['accuracy']:.2%}"
+    if "val_loss" in record:
+        line += f"  validation loss {record['val_loss']:.4f}  accuracy {record['val_accuracy']:.2%}"
+    return line + f"  {record['images_per_second']:,.0f} images/s"

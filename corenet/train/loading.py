@@ -1,0 +1,39 @@
+"""From a model file to a Trainer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .. import optim
+from ..errors import CorenetError, FileError
+from ..nn import build
+from .model_file import load_model
+from .trainer import Trainer
+
+
+def load(path: str | Path, **settings: Any) -> Trainer:
+    """The Trainer of a saved model, ready to predict, evaluate or fit on; settings as for Trainer (workers=…).
+
+    Raises FileError if the file is not a model, or damaged.
+    """
+    info, tensors = load_model(path)
+    with _damage(path):
+        net, optimizer = build(info.net), optim.build(info.optimizer)
+        from_file = Trainer(net, optimizer, info.loss, workers=1, chunk=info.chunk, seed=info.seed)
+    saved: dict[str, Any] = {"loss": info.loss, "chunk": from_file.chunk, "seed": from_file.seed}
+    trainer = Trainer(net, optimizer, **{**saved, **settings})
+    with _damage(path):
+        trainer.restore(info, tensors)
+    return trainer
+
+
+@contextlib.contextmanager
+def _damage(path: str | Path) -> Iterator[None]:
+    """Name the file in errors about what it says."""
+    try:
+        yield
+    except CorenetError as error:
+        raise FileError(f"model {path} is damaged", got=str(error), fix="Use another copy") from error
