@@ -76,8 +76,18 @@ CONV_GEOMETRIES = [
 
 
 def linear_cases(rng):
-    for chunk, n, inputs, outputs in [(4, 3, 10, 10), (16, 16, 200, 128), (5, 5, 1, 1), (16, 9, 700, 17), (33, 33, 70, 84)]:
-        x, w, b = rng.standard_normal((chunk, inputs)), rng.standard_normal((inputs, outputs)), rng.standard_normal(outputs)
+    for chunk, n, inputs, outputs in [
+        (4, 3, 10, 10),
+        (16, 16, 200, 128),
+        (5, 5, 1, 1),
+        (16, 9, 700, 17),
+        (33, 33, 70, 84),
+    ]:
+        x, w, b = (
+            rng.standard_normal((chunk, inputs)),
+            rng.standard_normal((inputs, outputs)),
+            rng.standard_normal(outputs),
+        )
         y, dy = np.zeros((chunk, outputs)), rng.standard_normal((chunk, outputs))
         label = f"{n}/{chunk}x{inputs}->{outputs}"
         yield Case(linear.forward, [n, x, w, b, y], [4], inputs, label)
@@ -148,7 +158,19 @@ def random_cases(rng):
     order, scale, offset = rng.permutation(12), np.array([0.5, 2.0]), np.array([1.0, -1.0])
     for source in (rng.integers(0, 256, (12, 6, 5, 2)).astype(np.uint8), rng.standard_normal((12, 6, 5, 2))):
         for shift, flip in ((0, False), (2, False), (0, True), (1, True)):
-            args = [3, source, order, 4, np.zeros((4, 6, 5, 2)), np.zeros(4, np.int64), scale, offset, clock(), shift, flip]
+            args = [
+                3,
+                source,
+                order,
+                4,
+                np.zeros((4, 6, 5, 2)),
+                np.zeros(4, np.int64),
+                scale,
+                offset,
+                clock(),
+                shift,
+                flip,
+            ]
             yield Case(gather.images, args, [4], 2, f"{source.dtype} shift {shift} flip {flip}")
     labels = rng.integers(0, 9, 12)
     yield Case(gather.labels, [3, labels, np.array([4, 0, 11, 3]), np.zeros(4, np.int64)], [3])

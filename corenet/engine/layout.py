@@ -59,7 +59,8 @@ class Layout:
                     position += aligned(math.prod(shape) * dtype.itemsize) // dtype.itemsize
             ends.append(position)
         entries = tuple(Entry(name, shape, part, offsets[name]) for name, shape, part in arrays)
-        return Layout(entries, *ends, dtype)
+        row_end, stat_end, size = ends
+        return Layout(entries, row_end, stat_end, size, dtype)
 
     def get(self, state: np.ndarray, entry: Entry) -> np.ndarray:
         """An entry's array within a state vector."""

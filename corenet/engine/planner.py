@@ -170,7 +170,7 @@ class PlanBuilder:
         for source, panel in zip((x, dy), panels, strict=True):
             self.backward(linear.store_rows, source, panel, self.clock)
         name = next(name for name, buffers in self.state_buffers.items() if weight.data in buffers)
-        self.products.append(Product(operation, *panels, name))
+        self.products.append(Product(operation, panels[0], panels[1], name))
 
     def after_batch(self, operation: Operation, statistics: tuple[Statistic, ...], *args: Any) -> None:
         """Merge what the chunks of a batch measured into running statistics."""
@@ -225,14 +225,34 @@ class PlanBuilder:
         arena = place_by_lifetime(lifetimes)
         item = self.dtype.itemsize
         sizes = {
-            "arena": arena, "io": io, "panels": panels, "row": layout.stat_end * item, "state": layout.size * item,
+            "arena": arena,
+            "io": io,
+            "panels": panels,
+            "row": layout.stat_end * item,
+            "state": layout.size * item,
             "gradient": layout.size * item,
-        }  # fmt: skip
+        }
         return Plan(
-            x.shape, y.shape, self.chunk, self.batch, self.training, forward, backward, tuple(self.products),
-            tuple(self.merges), layout, self.initializers, self.statistics, x.data, self.labels, self.samples, self.clock,
-            self.metrics, y.data, sizes,
-        )  # fmt: skip
+            input_shape=x.shape,
+            output_shape=y.shape,
+            chunk=self.chunk,
+            batch=self.batch,
+            training=self.training,
+            forward=forward,
+            backward=backward,
+            products=tuple(self.products),
+            merges=tuple(self.merges),
+            layout=layout,
+            initializers=self.initializers,
+            statistics=self.statistics,
+            images=x.data,
+            labels=self.labels,
+            samples=self.samples,
+            clock=self.clock,
+            metrics=self.metrics,
+            output=y.data,
+            bytes=sizes,
+        )
 
     @staticmethod
     def _stack(buffers: list[Buffer]) -> int:
@@ -244,9 +264,14 @@ class PlanBuilder:
 
 
 def make_plan(
-    net: Layer, input_shape: tuple[int, ...], chunk: int, batch: int | None = None, *, loss: CrossEntropy | None = None,
+    net: Layer,
+    input_shape: tuple[int, ...],
+    chunk: int,
+    batch: int | None = None,
+    *,
+    loss: CrossEntropy | None = None,
     dtype: str = "float32",
-) -> Plan:  # fmt: skip
+) -> Plan:
     """Plan a net for samples of input_shape, chunk at a time; with a loss for training, without for prediction.
 
     Raises ShapeError naming the layer that does not fit.

@@ -74,7 +74,7 @@ def aligned_bytes(size: int) -> np.ndarray:
 
 
 def initial_state(plan: Plan, seed: int) -> np.ndarray:
-    """The flat state vector at the start: parameters from generators keyed by (seed, parameter), statistics as given."""
+    """The flat state vector at the start: parameters keyed by (seed, number), statistics as given."""
     layout = plan.layout
     state = aligned_bytes(layout.size * layout.dtype.itemsize).view(layout.dtype)
     for number, entry in enumerate(layout.entries):

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from ..errors import ConfigError
 from .operation import Operation
 
-
 NAMES = ("auto", "numba", "numpy")
 
 

@@ -123,7 +123,7 @@ def merge(n, means, centreds, counts, old_mean, old_var, new_mean, new_var, posi
     """Move the running statistics towards those of a batch of n chunks, as PyTorch does.
 
     means, centreds (chunks, C): mean and Σ (x − mean)² of each chunk; counts (chunks,) int64: its samples.
-    running ← (1 − momentum)·running + momentum·batch, with the unbiased variance (a single value has none: it counts 0).
+    running ← (1 − momentum)·running + momentum·batch, with the unbiased variance (of one value: 0).
     """
     for c in range(old_mean.shape[0]):
         count, mean, centred = 0.0, 0.0, 0.0

@@ -13,7 +13,7 @@ library: str | None = None  # the shared library's path, for llvmlite to find it
 reason: str
 
 try:
-    from corenet import _native
+    from .. import _native
 except ImportError as error:
     if importlib.util.find_spec("corenet._native") is None:
         reason = "no C library: corenet was installed without a working C compiler"

@@ -60,7 +60,7 @@ def _tile():
 @cache
 def tile_rows() -> int:
     """Rows of the register tile on this CPU."""
-    features = config.CPU_FEATURES
+    features = config.CPU_FEATURES  # type: ignore[attr-defined]
     if features is None:
         features = ",".join(f"+{name}" for name, on in llvmlite.binding.get_host_cpu_features().items() if on)
     return rows_for(features, platform.machine())
@@ -97,13 +97,13 @@ def dispatcher(operation: Operation, parallel: bool):
     assert loops is not None
     parallel = parallel and "prange" in loops.__code__.co_names
     name = f"{operation.name.replace('.', '_')}_{'parallel' if parallel else 'serial'}"
-    options = {"nogil": True, "error_model": "numpy", "parallel": parallel}
     rebuilt = _rebuild(loops, name)
-    user_setting, config.CACHE_DIR = config.CACHE_DIR, cache_folder()
+    user_setting = config.CACHE_DIR  # type: ignore[attr-defined]
+    config.CACHE_DIR = cache_folder()  # type: ignore[attr-defined]
     try:
-        return numba.njit(cache=True, **options)(rebuilt)
+        return numba.njit(cache=True, nogil=True, error_model="numpy", parallel=parallel)(rebuilt)
     finally:
-        config.CACHE_DIR = user_setting  # the process's own Numba code keeps its own cache
+        config.CACHE_DIR = user_setting  # type: ignore[attr-defined]  # the process's own Numba code keeps its own cache
 
 
 def compile_for(operation: Operation, args: tuple, parallel: bool) -> Callable:

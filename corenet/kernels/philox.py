@@ -29,7 +29,7 @@ def philox(c0, c1, c2, c3, k0, k1):
 
 
 def permutation(seed: int, epoch: int, n: int) -> np.ndarray:
-    """The order (n,) int64 in which an epoch visits n samples: sorted by a random 64-bit number of (seed, epoch, sample)."""
+    """The order (n,) int64 of an epoch's n samples: sorted by a random 64-bit number of (seed, epoch, sample)."""
     sample = np.arange(n, dtype=np.uint64)
     seed_low, seed_high = np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32 & 0xFFFFFFFF)
     zero = np.zeros(n, np.uint64)

@@ -43,7 +43,7 @@ def tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c,
 
 
 def rows_for(features: str, arch: str) -> int:
-    """Rows of the tile for a CPU, by its vector registers: 32 of 512 bits, 16 of 256, 32 of 128 (Arm), else 16 of 128."""
+    """Rows of the tile for a CPU, by its vector registers: 32×512 bits, 16×256, 32×128 (Arm), else 16×128."""
     if "+avx512f" in features:
         return 8
     if "+avx2" in features and "+fma" in features:
@@ -63,7 +63,24 @@ def make_tile(rows: int):
     zero = ir.Constant(vector, [0.0] * LANES)
     bits = ir.VectorType(ir.IntType(1), LANES)
     same_lane = ir.Constant(ir.VectorType(i32, LANES), [0] * LANES)
-    names = "a a0 a_row m0 rows a_tap b_tap length a_step b b0 b_step c c0 c_row cols".split()
+    names = [
+        "a",
+        "a0",
+        "a_row",
+        "m0",
+        "rows",
+        "a_tap",
+        "b_tap",
+        "length",
+        "a_step",
+        "b",
+        "b0",
+        "b_step",
+        "c",
+        "c0",
+        "c_row",
+        "cols",
+    ]
 
     def splat(builder, scalar, of=vector):
         one = builder.insert_element(ir.Constant(of, ir.Undefined), scalar, ir.Constant(i32, 0))

@@ -27,7 +27,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A trained array: its values, and the gradient a chunk makes (None where the whole batch makes it, see `product`)."""
+    """A trained array: its values, and a chunk's gradient (None where the batch makes it, see `product`)."""
 
     data: Any
     grad: Any

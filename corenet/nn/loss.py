@@ -1,4 +1,4 @@
-"""Losses: the last steps of a training plan. They divide by the batch's sample count, never by a chunk's or worker's."""
+"""Losses: the last steps of a training plan. They divide by the samples of the batch, never of a chunk."""
 
 import numpy as np
 

@@ -7,7 +7,7 @@ from .layer import Layer, Planner, Tensor, image_shape, integer
 
 
 class BatchNorm2d(Layer):
-    """Normalise each channel by the statistics of the chunk (ghost batch norm, Hoffer et al. 2017), then scale and shift.
+    """Normalise each channel by the chunk's statistics (ghost batch norm, Hoffer et al. 2017), scale and shift.
 
     Prediction uses running statistics, moved by `momentum` at every step towards the whole batch's mean and unbiased
     variance, PyTorch's rule. With one chunk per batch this is the textbook layer.

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from corenet.errors import ConfigError
-from corenet.kernels import native
+from ..errors import ConfigError
+from ..kernels import native
 
 # Looks before a worker gives its core away, a quarter to half a millisecond. Waking up from sleep was measured to take
 # 25 to 55 microseconds, from spinning 1 to 2; and slices that fit their workers end closer together than this.

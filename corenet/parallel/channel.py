@@ -17,7 +17,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from corenet.errors import ConfigError, WorkerError
+from ..errors import ConfigError, WorkerError
 
 HEADER = struct.Struct("!QI")  # bytes of JSON that follow, descriptors attached
 MAX_FDS = 250  # Linux takes 253 in one message

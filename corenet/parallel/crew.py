@@ -57,9 +57,15 @@ class Crew:
                 self._spawn(rank)
             for rank in range(layout.workers):
                 start = {
-                    "do": "start", "rank": rank, "workers": layout.workers, "cpus": layout.cpus[rank],
-                    "threads": layout.threads, "kernels": kernels, "barrier": self.barrier.spec, "control": control.spec,
-                }  # fmt: skip
+                    "do": "start",
+                    "rank": rank,
+                    "workers": layout.workers,
+                    "cpus": layout.cpus[rank],
+                    "threads": layout.threads,
+                    "kernels": kernels,
+                    "barrier": self.barrier.spec,
+                    "control": control.spec,
+                }
                 self._send(rank, start, [control.fd, *self.barrier.fds(rank)])
         except BaseException:
             self.close()
@@ -122,9 +128,11 @@ class Crew:
         self.tell({"do": "forget", "name": name})
 
     def run(
-        self, message: Mapping[str, Any], tick: Callable[[], None] | None = None,
+        self,
+        message: Mapping[str, Any],
+        tick: Callable[[], None] | None = None,
         hear: Callable[[dict[str, Any]], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Send a command to all workers and wait until all have done it.
 
         `tick` is called some times a second, `hear` with every other event. Raises WorkerError if a worker dies or

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-from corenet.errors import ConfigError
-from corenet.parallel import cgroup
+from ..errors import ConfigError
+from . import cgroup
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 

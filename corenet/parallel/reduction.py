@@ -1,8 +1,8 @@
 """A worker's shard: from all chunks' rows and panels to the next parameters, in place.
 
-Every worker owns the same share of each part of the state vector (see `engine/layout.py`): columns of the rows, and rows
-of every dense weight. For its own shard it folds the rows along the tree, makes the dense gradients, and updates, while
-it alone touches these elements. Worker 0 also merges running statistics and metrics: some dozens of numbers.
+Every worker owns the same share of each part of the state vector (see `engine/layout.py`): columns of the rows, and
+rows of every dense weight. For its own shard it folds the rows along the tree, makes the dense gradients, and updates,
+while it alone touches these elements. Worker 0 also merges running statistics and metrics: some dozens of numbers.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from typing import Literal
 
 import psutil
 
-from corenet.errors import ConfigError
-from corenet.parallel import cgroup
+from ..errors import ConfigError
+from . import cgroup
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import json
 import struct
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class ModelInfo:
     classes: tuple[str, ...]
     loss: str
     optimizer: dict[str, Any]
-    chunk: int | str
+    chunk: int | Literal["auto"]
     seed: int
     data: str
 

@@ -1,0 +1,160 @@
+"""A net in shared memory: the crew of workers, the segments they were given, and what they have been prepared for.
+
+The parent computes nothing itself. It lays the memory out, tells the workers what to do, and reads results where they
+lie. Everything is prepared when it is first needed and kept: workers live across calls, kernels are compiled once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..datasets import Dataset
+from ..engine import Plan, initial_state, make_plan
+from ..nn import Layer, describe
+from ..nn.loss import CrossEntropy
+from ..optim import Optimizer
+from ..optim import describe as describe_optimizer
+from ..parallel.crew import Crew
+from ..parallel.exchange import STEP, batch_fields, data_fields, state_fields
+from .chunking import PREDICTION_CHUNK
+
+KEPT_DATA = 2  # data sets that stay in shared memory: one to train on, one to validate
+
+Scaling = tuple[tuple[float, ...], tuple[float, ...]]  # mean and std per channel, of pixel values in 0 … 1
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What training goes on from: state vector, the optimizer's numbers (None: zeros), steps done."""
+
+    state: np.ndarray
+    slots: np.ndarray | None = None
+    step: int = 0
+
+
+class Session:
+    """One net for images of one shape, on one crew. Use `state` and `close`; the other methods are the Trainer's."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        net: Layer,
+        loss: CrossEntropy,
+        optimizer: Optimizer,
+        input_shape: tuple[int, ...],
+        scaling: Scaling,
+        begin: Snapshot,
+    ):
+        self.crew, self.net, self.loss, self.optimizer = crew, net, loss, optimizer
+        self._model = {"net": describe(net), "input_shape": input_shape, "scaling": scaling}
+        self._input_shape = input_shape
+        self._prepared: set[tuple] = set()
+        self._data: dict[int, Dataset] = {}
+        plan = make_plan(net, input_shape, 1, 1, loss=loss)
+        self._outputs = math.prod(plan.output_shape)
+        arrays = crew.share("state", state_fields(plan, optimizer.slots)).arrays
+        self._state, self._slots = arrays["state"], arrays["slots"]
+        self._state[:] = begin.state
+        if begin.slots is not None:
+            self._slots[:] = begin.slots
+        crew.status[STEP] = begin.step
+
+    @property
+    def step(self) -> int:
+        """Steps trained so far."""
+        return int(self.crew.status[STEP])
+
+    @property
+    def state(self) -> np.ndarray:
+        """The latest parameters and statistics, flat; a view of shared memory."""
+        return self._state[self.step & 1]
+
+    def snapshot(self) -> Snapshot:
+        """A copy of all that training has to go on from."""
+        return Snapshot(self.state.copy(), self._slots[self.step & 1].copy(), self.step)
+
+    @property
+    def totals(self) -> np.ndarray:
+        """Sums of the metrics over the epoch so far."""
+        return self.crew.segments["batch"]["totals"][self.step & 1]
+
+    def prepare_training(self, source: np.dtype, chunk: int, batch: int, strategy: str, balance: str) -> Plan:
+        """Have the workers plan training on images of dtype `source`; the plan."""
+        plan = make_plan(self.net, self._input_shape, chunk, batch, loss=self.loss)
+        key = ("train", source.str, chunk, batch)
+        if key not in self._prepared:
+            self._prepared = {other for other in self._prepared if other[0] != "train"} | {key}
+            self.crew.share("batch", batch_fields(plan))
+            what = {"loss": self.loss.name, "optimizer": describe_optimizer(self.optimizer)}
+            how = {"chunk": chunk, "batch": batch, "strategy": strategy, "balance": balance, "source": source.str}
+            self.crew.tell({"do": "prepare_training", **self._model, **what, **how})
+        return plan
+
+    def prepare_prediction(self, source: np.dtype) -> None:
+        """Have the workers plan prediction for images of dtype `source`."""
+        key = ("predict", source.str)
+        if key not in self._prepared:
+            self._prepared.add(key)
+            self.crew.tell({"do": "prepare_prediction", **self._model, "chunk": PREDICTION_CHUNK, "source": source.str})
+
+    def compile(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Have the workers share the compiling of all kernels they still need; progress(done, total) is told."""
+        done = 0
+
+        def hear(event: dict[str, Any]) -> None:
+            nonlocal done
+            if event["event"] == "compiled":
+                done += 1
+                if progress is not None:
+                    progress(done, event["kernels"])
+
+        self.crew.run({"do": "compile"}, hear=hear)
+        self.crew.run({"do": "link"})
+
+    def share_data(self, data: Dataset) -> str:
+        """The name of the segment with a copy of the data set, made anew each time, since arrays may have changed."""
+        key = id(data.x)
+        name = f"data {key}"
+        if key not in self._data:
+            while len(self._data) >= KEPT_DATA:
+                oldest = next(iter(self._data))
+                del self._data[oldest]
+                self.crew.forget(f"data {oldest}")
+            self.crew.share(name, data_fields(data.x.shape, data.x.dtype.str))
+        self._data[key] = data  # keeps the array, and so its id, alive
+        arrays = self.crew.segments[name]
+        arrays["x"][:] = data.x
+        if data.y is not None:
+            arrays["y"][:] = data.y
+        return name
+
+    def train(
+        self, data: Dataset, name: str, epoch: int, seed: int, order: np.ndarray, tick: Callable[[], None] | None
+    ) -> None:
+        """One epoch over a shared data set in the given order."""
+        self.crew.segments["batch"]["totals"][:] = 0
+        self.crew.segments[name]["order"][:] = order
+        job = {"do": "train", "data": name, "epoch": epoch, "first_step": self.step, "seed": seed}
+        self.crew.run({**job, "shift": data.shift, "flip": data.flip}, tick)
+
+    def outputs(self, data: Dataset) -> np.ndarray:
+        """The net's outputs (n, outputs) for a data set."""
+        self.prepare_prediction(data.x.dtype)
+        self.compile()
+        name = self.share_data(data)
+        self.crew.segments[name]["order"][:] = np.arange(len(data))
+        segment = self.crew.share("output", {"output": ((len(data), self._outputs), "float32")})
+        self.crew.run({"do": "predict", "data": name, "output": "output", "samples": len(data)})
+        result = segment["output"].copy()
+        self.crew.forget("output")
+        return result
+
+
+def first_state(net: Layer, loss: CrossEntropy, input_shape: tuple[int, ...], seed: int) -> np.ndarray:
+    """The state vector that a seed gives."""
+    return initial_state(make_plan(net, input_shape, 1, 1, loss=loss), seed)
