@@ -68,42 +68,6 @@ assert (tiny * tiny > 0).all()
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
-PARENT = """
-import os, subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())], stdin=subprocess.PIPE)
-time.sleep(600)
-"""
-
-CHILD = """
-import os, sys, time
-from corenet.kernels import native
-assert native.die_with_parent(int(sys.argv[1]))
-print(os.getpid(), flush=True)
-time.sleep(600)
-"""
-
-
-@needs_c
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can")
-def test_a_worker_dies_with_a_killed_parent():
-    parent = subprocess.Popen([sys.executable, "-c", PARENT, CHILD], stdout=subprocess.PIPE)
-    assert parent.stdout is not None
-    assert int(parent.stdout.readline()) > 0
-    parent.kill()
-    parent.wait()
-    # The child holds the other end of this pipe: it ends when the child does.
-    assert parent.stdout.read() == b""
-    parent.stdout.close()
-
-
-@needs_c
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can")
-def test_a_worker_whose_parent_is_dead_already_dies_at_once():
-    somebody_else = "1" if os.getpid() != 1 else "2"
-    child = subprocess.run([sys.executable, "-c", CHILD, somebody_else], capture_output=True)
-    assert (child.returncode, child.stdout) == (-9, b"")
-
-
 def test_without_the_library_everything_is_harmless():
     """What a machine without a C compiler gets: the import fails, and says why."""
     code = """
@@ -114,7 +78,6 @@ assert not native.available and native.lib is None and native.library is None
 assert native.reason.startswith("no C library: "), native.reason
 native.set_flush_to_zero(True)
 assert native.flush_to_zero() is False
-assert native.die_with_parent(1) is False
 import numpy as np
 from corenet.parallel.barrier import PipeControl, create_barrier
 assert isinstance(create_barrier(2, np.zeros(48, np.uint32)), PipeControl)

@@ -35,12 +35,3 @@ def set_flush_to_zero(on: bool) -> None:
 def flush_to_zero() -> bool:
     """Whether the calling thread counts numbers too small for a normal float32 as 0."""
     return available and bool(lib.corenet_flush_to_zero())
-
-
-def die_with_parent(parent: int) -> bool:
-    """Have the kernel kill this process when `parent` (a process id) dies; False where it cannot (not Linux, no C).
-
-    If the parent is dead already, this does not return. The parent is, to the kernel, the thread that started this
-    process: start workers from one that stays.
-    """
-    return available and lib.corenet_die_with_parent(parent) == 0
