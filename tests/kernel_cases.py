@@ -29,11 +29,13 @@ from corenet.kernels.operation import Operation
 class Case:
     operation: Operation
     args: list  # n first; float arrays as float64
-    outputs: list[int]  # places in args that are written
+    outputs: list[int]  # places in args that are written, whatever was there
     terms: int = 1  # length of the sums, for the tolerance
     label: str = ""
     per_sample: bool = True  # outputs are (chunk, …), of which only n samples may be written
     scratch: list[int] = field(default_factory=list)
+    updated: list[int] = field(default_factory=list)  # read and written: not filled before, compared after
+    used_up: list[int] = field(default_factory=list)  # inputs that the operation may spoil
 
 
 def clock():
@@ -96,6 +98,10 @@ def linear_cases(rng):
         yield Case(linear.backward_bias, [n, dy, np.zeros(outputs)], [2], n, label, per_sample=False)
         dw = np.zeros_like(w)
         yield Case(linear.backward_weights, [n, x, dy, dw, 0, inputs], [3], n, label, per_sample=False)
+        if inputs > 2 * linear.ROW_BLOCK:  # one owner's shard, and the last owner's
+            args, high = [n, x, dy, dw], 2 * linear.ROW_BLOCK
+            yield Case(linear.backward_weights, [*args, linear.ROW_BLOCK, high], [3], n, label, per_sample=False)
+            yield Case(linear.backward_weights, [*args, high, inputs], [3], n, label, per_sample=False)
     x, panel = rng.standard_normal((4, 9)), rng.standard_normal((8, 9))
     yield Case(linear.store_rows, [3, x, panel, clock()], [2], per_sample=False)
 
@@ -142,6 +148,8 @@ def batchnorm_cases(rng):
         yield Case(batchnorm.forward, args, [4, 5, 6, 7], terms, label, scratch=[8], per_sample=False)
         args = [n, x, dy, gamma, mean, rstd, y, *zeros[:2], np.zeros((chunk, 2 * C))]
         yield Case(batchnorm.backward, args, [6, 7, 8], terms, label, scratch=[9], per_sample=False)
+        args = [*args[:6], None, *args[7:]]
+        yield Case(batchnorm.backward, args, [7, 8], terms, f"{label} no dx", scratch=[9], per_sample=False)
         args = [n, x, gamma, beta, mean, rng.random(C), y, 1e-5]
         yield Case(batchnorm.forward_running, args, [6], 1, label)
     means, centreds, counts = rng.standard_normal((5, 6)), rng.random((5, 6)), np.array([4, 4, 4, 4, 1])
@@ -171,7 +179,7 @@ def random_cases(rng):
                 shift,
                 flip,
             ]
-            yield Case(gather.images, args, [4], 2, f"{source.dtype} shift {shift} flip {flip}")
+            yield Case(gather.images, args, [4, 5], 2, f"{source.dtype} shift {shift} flip {flip}")
     labels = rng.integers(0, 9, 12)
     yield Case(gather.labels, [3, labels, np.array([4, 0, 11, 3]), np.zeros(4, np.int64)], [3])
     x = rng.standard_normal((5, 10)) * 4
@@ -182,8 +190,10 @@ def random_cases(rng):
 def training_cases(rng):
     for chunks in (1, 2, 3, 7, 8):
         rows = rng.standard_normal((chunks, 3000))
-        yield Case(tree.fold, [chunks, rows, np.zeros(3000), 16, 2960], [2], 3, f"{chunks} chunks", per_sample=False)
-        yield Case(tree.sum_in_order, [chunks, rows[:, :2].copy(), np.ones(2)], [], 8, per_sample=False)
+        args, label = [chunks, rows, np.zeros(3000), 16, 2960], f"{chunks} chunks"
+        yield Case(tree.fold, args, [2], 3, label, per_sample=False, used_up=[1])
+        args = [chunks, rows[:, :2].copy(), np.ones(2)]
+        yield Case(tree.sum_in_order, args, [], 8, label, per_sample=False, updated=[2])
     old, gradient, out = rng.standard_normal(99), rng.standard_normal(99), [np.zeros(99) for _ in range(3)]
     for nesterov in (0.0, 1.0):
         args = [16, 80, old, out[0], gradient, rng.standard_normal(99), out[1], np.array([0.1, 0.9, 0.01, nesterov])]

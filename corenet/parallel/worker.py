@@ -139,7 +139,8 @@ class Worker:
         kernels: dict[tuple, Call] = {}
         for call in self.unlinked:
             kernels.setdefault((call.operation, *map(_kind, call.args)), call)
-        for index, call in enumerate(kernels.values()):
+        # Dealt from the longest to the shortest, so that shares take about as long.
+        for index, call in enumerate(sorted(kernels.values(), key=_length, reverse=True)):
             if index % self.workers == self.rank:
                 call.link(self.backend)
                 self.channel.send({"event": "compiled", "kernels": len(kernels)})
@@ -179,6 +180,12 @@ def _kind(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.ndim, value.flags.c_contiguous
     return tuple(map(_kind, value)) if isinstance(value, tuple) else type(value)
+
+
+def _length(call: Call) -> int:
+    """How much code there is to compile."""
+    loops = getattr(call.operation, "loops", None)
+    return len(loops.__code__.co_code) if loops else 0
 
 
 def main() -> None:
