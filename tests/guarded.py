@@ -1,0 +1,66 @@
+"""Arrays between guard words: a kernel that writes outside its array is caught, and what it reads there is NaN.
+
+     ┌────────── one block, filled with a pattern ──────────┐
+     │ guard │ array, cache-line aligned            │ guard │      an unplanned write changes the pattern,
+     └───────┴──────────────────────────────────────┴───────┘      an unplanned read of a float gives NaN
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from corenet.engine import aligned_bytes
+
+GUARD = 4096  # bytes: more than a tile's rows are apart in the cases here
+
+
+def pattern(dtype: np.dtype) -> int:
+    """The byte that fills guards and unwritten outputs: NaN as a float, not a value that integer kernels write."""
+    return 0xFF if dtype.kind == "f" else 0xA5
+
+
+class Fence:
+    """Hands out arrays between guard words, and checks the guards of all of them."""
+
+    def __init__(self):
+        self._blocks: list[tuple[np.ndarray, int, int]] = []
+
+    def empty(self, shape, dtype) -> np.ndarray:
+        """A new array of that shape, filled like its guards."""
+        dtype = np.dtype(dtype)
+        size = int(np.prod(shape)) * dtype.itemsize
+        block = aligned_bytes(GUARD + size + GUARD)
+        block[:] = pattern(dtype)
+        self._blocks.append((block, size, pattern(dtype)))
+        return block[GUARD : GUARD + size].view(dtype).reshape(shape)
+
+    def copy(self, values: np.ndarray) -> np.ndarray:
+        """A guarded copy."""
+        array = self.empty(values.shape, values.dtype)
+        array[...] = values
+        return array
+
+    def check(self) -> None:
+        """Fail if a guard was written to."""
+        for block, size, byte in self._blocks:
+            before, after = block[:GUARD], block[GUARD + size :]
+            assert (before == byte).all(), "written before the beginning of an array"
+            assert (after == byte).all(), "written beyond the end of an array"
+
+
+def run_guarded(function: Callable, args: list, written: list[int], filled: list[int]) -> list:
+    """Call a kernel with guarded copies of its arrays and give these; `filled` ones begin as NaN (or 0xA5 …).
+
+    Fails if a guard, or an array that is not in `written`, was written to.
+    """
+    fence = Fence()
+    guarded = [
+        a if not isinstance(a, np.ndarray) else fence.empty(a.shape, a.dtype) if i in filled else fence.copy(a)
+        for i, a in enumerate(args)
+    ]
+    function(*guarded)
+    fence.check()
+    for i, (before, after) in enumerate(zip(args, guarded, strict=True)):
+        if isinstance(before, np.ndarray) and i not in written:
+            assert before.tobytes() == after.tobytes(), f"argument {i} is an input and was written to"
+    return guarded
