@@ -1,0 +1,45 @@
+"""Checks the kernels on the tile in a process of its own, so that the tile's height and the machine's features can be
+other than this machine's: prints what was compiled, and a hash of all results.
+
+    python tile_worker.py [rows]        features by NUMBA_CPU_NAME and NUMBA_CPU_FEATURES
+"""
+
+import hashlib
+import json
+import re
+import sys
+
+from grid import PRODUCTS, check_convolution, check_product, geometries
+
+from corenet.kernels import conv2d, linear, numba_backend
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        numba_backend.rows_for = lambda features, arch: int(sys.argv[1])  # type: ignore[assignment]
+    digest, checked = hashlib.sha256(), 0
+
+    def run(operation, args):
+        numba_backend.compile_for(operation, tuple(args), parallel=False)(*args)
+
+    for geometry in geometries(2, rounds=1)[::2]:
+        for result in check_convolution(geometry, run):
+            digest.update(result.tobytes())
+        checked += 1
+    for shape in PRODUCTS:
+        for result in check_product(*shape, run):
+            digest.update(result.tobytes())
+        checked += 1
+    code = "".join(
+        text
+        for operation in (conv2d.forward, conv2d.backward_weights, conv2d.backward_data, linear.forward)
+        for text in numba_backend.dispatcher(operation, False).inspect_asm().values()
+    )
+    vectors = sorted(set(re.findall(r"%([xyz]mm)\d", code)))
+    fused = "vfmadd" in code
+    print(json.dumps({"rows": numba_backend.tile_rows(), "checked": checked, "sha256": digest.hexdigest(),
+                      "vectors": vectors, "fused": fused}))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
