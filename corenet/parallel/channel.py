@@ -79,8 +79,14 @@ class Channel:
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Hang up."""
+        """Give this end up; the line ends when no process holds a copy of it any more."""
         self._socket.close()
+
+    def hang_up(self) -> None:
+        """End the line now, even if this process has been forked and the copy holds this end, too."""
+        with contextlib.suppress(OSError):  # the other side was first, or it is closed already
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self.close()
 
     def __enter__(self) -> "Channel":
         return self

@@ -12,6 +12,7 @@ load. They share the parent's process group (Ctrl-Z stops all), but Ctrl-C is th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -19,10 +20,11 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from ..errors import WorkerError
+from ..errors import ConfigError, WorkerError
 from .barrier import DEFAULT_SPINS, Control, create_barrier
 from .channel import Channel
 from .exchange import FAILED_STEP, STEP, Fields, control_fields
@@ -32,8 +34,17 @@ from .topology import Layout
 TICK = 0.1  # seconds between looks at the progress
 GRACE = 2.0  # seconds that a worker has to end by itself
 
-# The parent's sys.path comes first of all: the current folder must not shadow what the parent has imported.
-_BOOTSTRAP = "import sys; sys.path[:] = sys.argv[1:-1]; from corenet.parallel.worker import main; main()"
+# The very package that runs here, then the search path of `_search_path`, before anything of them is imported.
+_BOOTSTRAP = """\
+import sys
+root, *sys.path[:] = sys.argv[1:-1]
+import importlib, typing
+sys.path.insert(0, root)
+import corenet
+del sys.path[0]
+from corenet.parallel.worker import main
+main()"""
+_ROOT = str(Path(__file__).parents[2])
 
 
 class Crew:
@@ -51,10 +62,15 @@ class Crew:
         )
         self.processes: list[subprocess.Popen] = []
         self.channels: list[Channel] = []
-        self._close = weakref.finalize(self, _close, self.processes, self.channels, self.segments, self.barrier)
+        self._busy: dict[int, int] = {}  # descriptor of the channel → rank, of workers that have not answered yet
+        self._close = weakref.finalize(
+            self, _close, os.getpid(), self.processes, self.channels, self.segments, self.barrier
+        )
+        self._started = False
         try:
             for rank in range(layout.workers):
                 self._spawn(rank)
+            self._expect_answers()
             for rank in range(layout.workers):
                 start = {
                     "do": "start",
@@ -70,11 +86,10 @@ class Crew:
         except BaseException:
             self.close()
             raise
-        self._started = False
 
     def _spawn(self, rank: int) -> None:
         ours, theirs = Channel.pair()
-        command = [sys.executable, "-c", _BOOTSTRAP, *sys.path, str(theirs.fileno())]
+        command = [sys.executable, "-c", _BOOTSTRAP, _ROOT, *_search_path(), str(theirs.fileno())]
         # The signal mask is inherited, so Ctrl-C cannot hit the worker before it has said that it ignores it.
         old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -104,13 +119,17 @@ class Crew:
     def _send(self, rank: int, message: dict[str, Any], fds: list[int] | None = None) -> None:
         try:
             self.channels[rank].send(message, fds or [])
-        except OSError as error:
+        except (EOFError, OSError) as error:
             raise self._lost(rank) from error
 
     def tell(self, message: dict[str, Any], fds: list[int] | None = None) -> None:
         """Send a message that needs no answer to every worker."""
-        for rank in range(self.layout.workers):
-            self._send(rank, message, fds)
+        try:
+            for rank in range(self.layout.workers):
+                self._send(rank, message, fds)
+        except BaseException:
+            self.close()  # some have it and some have not: they would not agree any more
+            raise
 
     def share(self, name: str, fields: Fields) -> Segment:
         """Create a segment of that name, in place of an older one, and give it to every worker."""
@@ -138,13 +157,16 @@ class Crew:
         `tick` is called some times a second, `hear` with every other event. Raises WorkerError if a worker dies or
         raises. An exception here (Ctrl-C) calls the workers off; they stay usable, at the last step that was complete.
         """
-        self.times[:] = 0
+        if self._busy and self._started:
+            fix = "Callbacks may use the Trainer in on_epoch, not in on_progress; a second thread needs its own"
+            raise ConfigError("the workers", expected="to be free", got="a call while they still train", fix=fix)
         self.wait_started()
-        self.tell(dict(message))
+        self.times[:] = 0
         try:
+            self._expect_answers()
+            self.tell(dict(message))
             self._await("done", tick, hear)
         except WorkerError:
-            self.barrier.abort()
             self.close()
             raise
         except BaseException:
@@ -165,17 +187,26 @@ class Crew:
                 raise
             self._started = True
 
+    def _expect_answers(self) -> None:
+        self._busy = {channel.fileno(): rank for rank, channel in enumerate(self.channels)}
+
     def _await(
-        self, wanted: str, tick: Callable[[], None] | None = None, hear: Callable[[dict[str, Any]], None] | None = None
+        self,
+        wanted: str,
+        tick: Callable[[], None] | None = None,
+        hear: Callable[[dict[str, Any]], None] | None = None,
+        called_off: bool = False,
     ) -> None:
-        waiting = {channel.fileno(): rank for rank, channel in enumerate(self.channels)}
+        """Hear the busy workers until none is; TimeoutError if they were called off and have not answered in time."""
         poll = select.poll()
-        for fd in waiting:
+        for fd in self._busy:
             poll.register(fd, select.POLLIN)
         due = monotonic() + TICK
-        while waiting:
-            for fd, _ in poll.poll(max(0.0, due - monotonic()) * 1000 if tick else None):
-                rank = waiting[fd]
+        end = monotonic() + GRACE if called_off else None
+        while self._busy:
+            limits = [limit for limit in (due if tick else None, end) if limit is not None]
+            for fd, _ in poll.poll(max(0.0, min(limits) - monotonic()) * 1000 if limits else None):
+                rank = self._busy[fd]
                 try:
                     event, _ = self.channels[rank].receive()
                 except (EOFError, OSError) as error:
@@ -184,20 +215,29 @@ class Crew:
                     raise WorkerError(f"worker {rank} raised {event['kind']}\n\n{event['traceback']}")
                 if hear is not None:
                     hear(event)
+                if event["event"] == "aborted" and not called_off:
+                    raise WorkerError(f"worker {rank} was called off, but not by this process")
                 if event["event"] in (wanted, "aborted"):
-                    del waiting[fd]
+                    del self._busy[fd]
                     poll.unregister(fd)
+            if end is not None and monotonic() >= end and self._busy:
+                raise TimeoutError
             if tick and monotonic() >= due:
                 tick()
                 due = monotonic() + TICK
 
     def _call_off(self) -> None:
-        self.barrier.abort()
+        """Stop a job. If one does not answer soon (it compiles, or its answer was lost), all are ended."""
+        if self.closed:
+            return
         try:
-            self._await("done")
+            self.barrier.abort()
+            self._await("done", called_off=True)
             self.barrier.reset()
-        except WorkerError:
+        except BaseException as error:
             self.close()
+            if not isinstance(error, Exception):  # Ctrl-C once more
+                raise
 
     def _lost(self, rank: int) -> WorkerError:
         process = self.processes[rank]
@@ -206,7 +246,7 @@ class Crew:
         except subprocess.TimeoutExpired:
             how = "closed its channel but still runs"
         else:
-            how = f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
+            how = f"ended with exit code {code}, see above" if code >= 0 else f"was killed by {_signal_name(-code)}"
             if code == -signal.SIGKILL:
                 how += " (likely cause: out of memory, or somebody killed it)"
             elif code in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL):
@@ -214,7 +254,7 @@ class Crew:
         cores = ", ".join(map(str, self.layout.cpus[rank]))
         return WorkerError(
             f"worker {rank} (pid {process.pid}, core {cores}) {how} at step {self.status[STEP]}",
-            fix="Nothing was saved since; its own messages, if any, are above",
+            fix="The net is as it was before that step; fit goes on from there, with new workers",
         )
 
     def close(self) -> None:
@@ -227,10 +267,32 @@ class Crew:
         return not self._close.alive
 
 
-def _close(processes: list, channels: list[Channel], segments: dict[str, Segment], barrier: Control) -> None:
+def _search_path() -> list[str]:
+    """This process's sys.path, its program's folders last: a file numba.py there is the user's, not Numba."""
+    program = {"", "."}
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    with contextlib.suppress(OSError):  # the current folder may be gone
+        program.add(os.getcwd())
+        if script is not None:
+            program.add(os.path.dirname(os.path.abspath(script)))
+    return sorted(map(str, sys.path), key=program.__contains__)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # real-time signals have no names of their own
+        return f"signal {number}"
+
+
+def _close(
+    owner: int, processes: list, channels: list[Channel], segments: dict[str, Segment], barrier: Control
+) -> None:
+    if os.getpid() != owner:  # a copy of the parent, made by fork, must not end what is not its own
+        return
     barrier.abort()  # nobody stays inside a step
     for channel in channels:
-        channel.close()  # a worker that reads end of file exits, whatever it is doing
+        channel.hang_up()  # a worker that reads end of file exits, whatever it is doing
     end = monotonic() + GRACE
     for process in processes:
         try:

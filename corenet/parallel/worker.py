@@ -10,8 +10,10 @@ script on standard input works as well. It ignores Ctrl-C: the parent decides wh
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
+import select
 import signal
 import sys
 import threading
@@ -55,20 +57,32 @@ class Worker:
     def serve(self) -> None:
         """Do what the parent says until it says stop, or goes away."""
         threading.Thread(target=self._read, name="inbox", daemon=True).start()
-        while True:
-            message, fds = self.inbox.get()
-            action: Callable[..., None] = getattr(self, "do_" + message.pop("do"))
-            try:
-                action(*fds, **message)
-            except Aborted:
-                self.channel.send({"event": "aborted"})
-            except Exception as error:
-                kind = type(error).__name__
-                self.channel.send({"event": "error", "kind": kind, "traceback": traceback.format_exc()})
+        with contextlib.suppress(EOFError):  # the parent is gone, and the inbox thread has not noticed yet
+            while True:
+                message, fds = self.inbox.get()
+                self._obey(message, fds)
+        os._exit(1)
+
+    def _obey(self, message: dict[str, Any], fds: list[int]) -> None:
+        action: Callable[..., None] = getattr(self, "do_" + message.pop("do"))
+        try:
+            action(*fds, **message)
+        except Aborted:
+            self.channel.send({"event": "aborted"})
+        except Exception as error:
+            kind = type(error).__name__
+            self.channel.send({"event": "error", "kind": kind, "traceback": traceback.format_exc()})
 
     def _read(self) -> None:
+        parent = os.getppid()
+        ready = select.poll()
+        ready.register(self.channel.fileno(), select.POLLIN)
         try:
             while True:
+                # A fork of the parent holds its end of the channel open, so that alone is not enough.
+                while not ready.poll(1000):
+                    if os.getppid() != parent:
+                        raise EOFError
                 self.inbox.put(self.channel.receive())
         except (EOFError, OSError):
             os._exit(1)  # the parent is gone: nobody will read a result, whatever the main thread is at
