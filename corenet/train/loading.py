@@ -10,7 +10,7 @@ from typing import Any
 from .. import optim
 from ..errors import CorenetError, FileError
 from ..nn import build
-from .model_file import load_model
+from .model_file import DAMAGE, load_model
 from .trainer import Trainer
 
 
@@ -35,5 +35,6 @@ def _damage(path: str | Path) -> Iterator[None]:
     """Name the file in errors about what it says."""
     try:
         yield
-    except CorenetError as error:
-        raise FileError(f"model {path} is damaged", got=str(error), fix="Use another copy") from error
+    except (CorenetError, *DAMAGE) as error:
+        got = "a net nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise FileError(f"model {path} is damaged", got=got, fix="Use another copy") from error

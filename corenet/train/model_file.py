@@ -6,18 +6,21 @@ It holds all that prediction needs (net, input shape, scaling, class names) and 
 from __future__ import annotations
 
 import json
-import struct
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
-from ..errors import CorenetError, FileError
+from ..errors import FileError
 from .files import write_atomically
 
 FORMAT = "corenet model 1"
 _MAX_HEADER = 16 << 20  # bytes
+# What a damaged file may raise, besides errors of corenet, where it is read and where a net is built from it.
+DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+_TUPLES = ("input_shape", "mean", "std", "classes")  # lists, in JSON
 
 
 @dataclass(frozen=True)
@@ -50,25 +53,42 @@ def load_model(path: str | Path) -> tuple[ModelInfo, dict[str, np.ndarray]]:
     from safetensors.numpy import load
 
     path = Path(path)
+    if not path.is_file():  # a pipe or a device might never end
+        raise FileError(f"cannot read model {path}", got="a folder" if path.is_dir() else "no such file")
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            info = _read_header(file, path.stat().st_size)
+            file.seek(0)
+            tensors = load(file.read())
     except OSError as error:
         raise FileError(f"cannot read model {path}", got=error.strerror or str(error)) from error
-    fix = "Use a model.safetensors that corenet wrote"
-    wrong = f"{path} is not a corenet model"
-    try:
-        (length,) = struct.unpack_from("<Q", content)
-        if length > min(_MAX_HEADER, len(content) - 8):
-            raise ValueError("truncated, or no safetensors file")
-        metadata = json.loads(content[8 : 8 + length]).get("__metadata__", {})
-        found = metadata.get("format")
-        if found != FORMAT:
-            raise ValueError(f"format {found!r}" if found else "a safetensors file of something else")
-        info = ModelInfo(**json.loads(metadata["corenet"]))
-        tensors = load(content)
-    except (struct.error, ValueError, TypeError, KeyError, AttributeError, RecursionError, SafetensorError) as error:
-        got = "a file too short" if isinstance(error, struct.error) else str(error)
-        raise FileError(wrong, expected=f"a safetensors file of format {FORMAT!r}", got=got, fix=fix) from error
-    except CorenetError as error:
-        raise FileError(wrong, got=str(error), fix=fix) from error
+    except (*DAMAGE, SafetensorError) as error:
+        expected = f"a safetensors file of format {FORMAT!r}"
+        fix = "Use a model.safetensors that corenet wrote"
+        raise FileError(f"{path} is not a corenet model", expected=expected, got=str(error), fix=fix) from error
     return info, tensors
+
+
+def _read_header(file: BinaryIO, size: int) -> ModelInfo:
+    """Check the header before any of the rest is read. Raises ValueError and its like."""
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > min(_MAX_HEADER, size - 8):
+        raise ValueError("an empty file" if size == 0 else "a file cut short, or of another kind")
+    metadata = json.loads(file.read(length)).get("__metadata__", {})
+    found = metadata.get("format")
+    if found != FORMAT:
+        raise ValueError(f"format {found!r}" if found else "a safetensors file of something else")
+    values: dict[str, Any] = json.loads(metadata["corenet"])
+    info = ModelInfo(**{**values, **{name: tuple(values[name]) for name in _TUPLES}})
+    channels = info.input_shape[-1]
+    fine = {
+        "input_shape": len(info.input_shape) == 3 and all(type(n) is int and n > 0 for n in info.input_shape),
+        "mean": len(info.mean) in (1, channels) and all(math.isfinite(value) for value in info.mean),
+        "std": len(info.std) in (1, channels) and all(math.isfinite(value) and value > 0 for value in info.std),
+        "classes": all(isinstance(name, str) for name in info.classes),
+        "data": isinstance(info.data, str),
+    }
+    for key, good in fine.items():
+        if not good:
+            raise ValueError(f"a header with {key} = {values[key]!r:.80}")
+    return info

@@ -59,10 +59,7 @@ class Session:
         self._outputs = math.prod(plan.output_shape)
         arrays = crew.share("state", state_fields(plan, optimizer.slots)).arrays
         self._state, self._slots = arrays["state"], arrays["slots"]
-        self._state[:] = begin.state
-        if begin.slots is not None:
-            self._slots[:] = begin.slots
-        crew.status[STEP] = begin.step
+        self.restore(begin)
 
     @property
     def step(self) -> int:
@@ -77,6 +74,12 @@ class Session:
     def snapshot(self) -> Snapshot:
         """A copy of all that training has to go on from."""
         return Snapshot(self.state.copy(), self._slots[self.step & 1].copy(), self.step)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot; only while the workers are idle."""
+        self._state[:] = snapshot.state
+        self._slots[:] = 0 if snapshot.slots is None else snapshot.slots
+        self.crew.status[STEP] = snapshot.step
 
     @property
     def totals(self) -> np.ndarray:
@@ -133,10 +136,10 @@ class Session:
             arrays["y"][:] = data.y
         return name
 
-    def train(
-        self, data: Dataset, name: str, epoch: int, seed: int, order: np.ndarray, tick: Callable[[], None] | None
-    ) -> None:
-        """One epoch over a shared data set in the given order."""
+    def train(self, data: Dataset, epoch: int, seed: int, order: np.ndarray, tick: Callable[[], None] | None) -> None:
+        """One epoch over a data set in the given order; it is shared first if it is not (any more)."""
+        known = id(data.x) in self._data
+        name = f"data {id(data.x)}" if known else self.share_data(data)
         self.crew.segments["batch"]["totals"][:] = 0
         self.crew.segments[name]["order"][:] = order
         job = {"do": "train", "data": name, "epoch": epoch, "first_step": self.step, "seed": seed}

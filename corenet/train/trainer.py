@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -13,7 +14,7 @@ import numpy as np
 from .. import optim
 from ..datasets import Dataset, as_dataset, check_labels
 from ..engine import Layout, make_plan
-from ..errors import ConfigError, ShapeError, TrainingError
+from ..errors import ConfigError, DataError, ShapeError, TrainingError
 from ..kernels import backend
 from ..kernels.cross_entropy import CORRECT, LOSS
 from ..kernels.philox import permutation
@@ -88,6 +89,7 @@ class Trainer:
         self._input_shape: tuple[int, ...] | None = None
         self._scaling: Scaling = (0.0,), (1.0,)
         self._data_name = ""
+        self._decided = False  # shape and scaling, by training or a model file
         self._snapshot: Snapshot | None = None  # while there is no session
 
     def __enter__(self) -> Trainer:
@@ -125,13 +127,14 @@ class Trainer:
         """
         epochs, batch_size = integer("epochs", epochs), integer("batch_size", batch_size)
         callbacks = [PrintEpochs()] if callbacks is None else list(callbacks)
-        data = self._labelled(train)
+        data = self._labelled(train, decides=True)
         held_out = None if validation is None else self._labelled(validation)
         automatic = choose_chunk(describe(self.net), batch_size)
         chunk = automatic if self.chunk == "auto" else min(self.chunk, batch_size)
         session = self._open()
         begin = perf_counter()
-        plan = session.prepare_training(data.x.dtype, chunk, batch_size, self.strategy, self.balance)
+        batch = min(batch_size, len(data))  # no memory for more samples than there are
+        plan = session.prepare_training(data.x.dtype, chunk, batch, self.strategy, self.balance)
         if held_out is not None:
             session.prepare_prediction(held_out.x.dtype)
         info = RunInfo(
@@ -157,9 +160,9 @@ class Trainer:
         history = self.history = History()
         history.workers = [WorkerRecord(rank, cpus) for rank, cpus in enumerate(self.layout.cpus)]
         history.seconds_compile = perf_counter() - begin
-        name = session.share_data(data)
+        session.share_data(data)
         for _ in range(epochs):
-            record = self._epoch(session, name, data, batch_size, callbacks)
+            record = self._epoch(session, data, batch_size, callbacks)
             if held_out is not None:
                 scores = self.evaluate(held_out)
                 record |= {"val_loss": scores["loss"], "val_accuracy": scores["accuracy"]}
@@ -171,10 +174,9 @@ class Trainer:
             callback.on_end(history)
         return history
 
-    def _epoch(
-        self, session: Session, name: str, data: Dataset, batch_size: int, callbacks: Sequence[Callback]
-    ) -> dict[str, Any]:
-        epoch, first_step, n = self.epochs_done, session.step, len(data)
+    def _epoch(self, session: Session, data: Dataset, batch_size: int, callbacks: Sequence[Callback]) -> dict[str, Any]:
+        before = session.snapshot()
+        epoch, first_step, n = self.epochs_done, before.step, len(data)
         steps = math.ceil(n / batch_size)
         begin = perf_counter()
 
@@ -186,12 +188,13 @@ class Trainer:
                 for callback in callbacks:
                     callback.on_progress(Progress(epoch + 1, done, steps, samples, loss, rate))
 
-        session.train(data, name, epoch, self.seed, permutation(self.seed, epoch, n), tick if callbacks else None)
+        session.train(data, epoch, self.seed, permutation(self.seed, epoch, n), tick if callbacks else None)
         status, times = session.crew.status, session.crew.times
         if status[FAILED_STEP] >= 0:
             failed, status[FAILED_STEP] = int(status[FAILED_STEP]), -1
+            session.restore(before)
             where = f"the loss at step {failed} (epoch {epoch + 1})"
-            fix = "Lower the learning rate, or scale the inputs"
+            fix = "Lower the learning rate, or scale the inputs; the net is as it was before this epoch"
             raise TrainingError(where, expected="a finite number", got="inf or NaN", fix=fix)
         seconds = perf_counter() - begin
         self.epochs_done += 1
@@ -213,6 +216,7 @@ class Trainer:
     def predict(self, x: Any) -> np.ndarray:
         """Class probabilities (n, classes) float32 of images (n, h, w), (n, h, w, c) or a Dataset."""
         data = as_dataset(x)
+        self._must_fit(data)
         self._adopt(data)
         return self.loss.predictions(self._open().outputs(data))
 
@@ -253,7 +257,7 @@ class Trainer:
     def restore(self, info: ModelInfo, tensors: dict[str, np.ndarray]) -> None:
         """Take over a saved model of the same net. Raises ShapeError where a parameter does not fit."""
         self._input_shape, self._scaling = tuple(info.input_shape), (tuple(info.mean), tuple(info.std))
-        self.classes, self._data_name = tuple(info.classes), info.data
+        self.classes, self._data_name, self._decided = tuple(info.classes), info.data, True
         layout = self._layout()
         wanted = {entry.name: entry.shape for entry in layout.entries if entry.size}
         got = {name: array.shape for name, array in tensors.items()}
@@ -261,6 +265,10 @@ class Trainer:
             if wanted.get(name) != got.get(name):
                 expected, found = wanted.get(name, "none of that name"), got.get(name, "none")
                 raise ShapeError(f"parameter {name!r} of the model file", expected=expected, got=found)
+        for name, array in tensors.items():
+            if array.dtype != layout.dtype or not np.isfinite(array).all():
+                kind = f"{array.dtype}, " + ("finite" if np.isfinite(array).all() else "some infinite or NaN")
+                raise DataError(f"parameter {name!r} of the model file", expected=f"finite {layout.dtype}", got=kind)
         state = np.zeros(layout.size, layout.dtype)
         for name, array in layout.arrays(state).items():
             array[:] = tensors[name]
@@ -268,19 +276,28 @@ class Trainer:
 
     # Inside.
 
-    def _labelled(self, data: Any) -> Dataset:
-        dataset = as_dataset(data)
-        self._adopt(dataset)
-        assert self._input_shape is not None
-        check_labels(dataset, math.prod(make_plan(self.net, self._input_shape, 1).output_shape))
+    def _labelled(self, data: Any, *, decides: bool = False) -> Dataset:
+        dataset = replace(as_dataset(data))  # which checks again: its arrays may have been changed in place
+        self._must_fit(dataset)
+        check_labels(dataset, math.prod(make_plan(self.net, dataset.sample_shape, 1, loss=self.loss).output_shape))
+        self._adopt(dataset, decides)
         return dataset
 
-    def _adopt(self, data: Dataset) -> None:
-        """The first data set decides the input's shape and scaling, and names the classes; all others must fit."""
-        if self._input_shape is None:
+    def _adopt(self, data: Dataset, decides: bool = False) -> None:
+        """The first data set that is trained on decides the input's shape and scaling, and names the classes."""
+        if self._decided:
+            return
+        input_shape, scaling = data.sample_shape, (data.mean, data.std)
+        if self._input_shape is not None and (input_shape, scaling) != (self._input_shape, self._scaling):
+            self.close()  # the workers are prepared for others
+            self._snapshot = None
+        self._input_shape, self._scaling = input_shape, scaling
+        self.classes, self._data_name = data.classes, data.name
+        self._decided = decides
+
+    def _must_fit(self, data: Dataset) -> None:
+        if not self._decided:
             make_plan(self.net, data.sample_shape, 1, loss=self.loss)  # raises where the net does not fit
-            self._input_shape, self._scaling = data.sample_shape, (data.mean, data.std)
-            self.classes, self._data_name = data.classes, data.name
         elif data.sample_shape != self._input_shape:
             expected = f"{self._input_shape} (height, width, channels), as this net was made for"
             fix = "Resize the images, or make a new Trainer"
@@ -314,7 +331,7 @@ class Trainer:
 
     def _layout(self) -> Layout:
         if self._input_shape is None:
-            raise ConfigError("parameters", expected="a net that has seen data", got="none", fix="Call fit first")
+            raise ConfigError("the net has no parameters yet: the first data set decides their sizes. Call fit first")
         return make_plan(self.net, self._input_shape, 1, loss=self.loss).layout
 
 
