@@ -1,0 +1,45 @@
+"""From option texts to settings, checked before anything is started."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Literal
+
+from ..errors import ConfigError, FileError
+
+MODEL_FILE = "model.safetensors"
+
+
+def count(option: str, value: int) -> int:
+    """A number of at least 1."""
+    if value < 1:
+        raise ConfigError(option, expected="a number of at least 1", got=value)
+    return value
+
+
+def count_or_auto(option: str, text: str) -> int | Literal["auto"]:
+    """A number of at least 1, or "auto"."""
+    if text == "auto":
+        return "auto"
+    try:
+        return count(option, int(text))
+    except ValueError:
+        raise ConfigError(option, expected="auto or a number of at least 1", got=repr(text)) from None
+
+
+def rate(option: str, value: float) -> float:
+    """A finite number above 0."""
+    if not (math.isfinite(value) and value > 0):
+        raise ConfigError(option, expected="a number above 0", got=value)
+    return value
+
+
+def model_path(given: Path) -> Path:
+    """The model file that a path means: itself, or the one in a run folder."""
+    path = given / MODEL_FILE if given.is_dir() else given
+    if path.exists():
+        return path
+    if given.is_dir():
+        raise FileError(f"no {MODEL_FILE} in {given}", fix="Give a folder that corenet train wrote, or a model file")
+    raise FileError(str(given), expected="a run folder or a model file", got="no such file or folder")

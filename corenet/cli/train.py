@@ -1,0 +1,147 @@
+"""corenet train: read the data while the workers start, train, keep the run.
+
+Nothing slow may come before the workers are started: they import Numba while this process reads the data and imports
+what it needs to report.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..errors import MissingExtraError, ShapeError
+from ..models import INPUT_SHAPES
+from ..train import Callback, History, Trainer
+from ..train.callback import Progress, RunInfo
+from ..train.files import write_atomically
+from .options import MODEL_FILE
+from .output import print_json, to_json
+from .run_folder import CURVES_FILE, HISTORY_FILE, RunFolder, default_folder
+from .settings import Settings
+from .source import Source, sizes
+from .started import seconds_since_start
+
+if TYPE_CHECKING:
+    from ..report.console import ConsoleReport
+
+
+def train(settings: Settings) -> None:
+    """Train a model and leave a run folder."""
+    source = Source(settings.dataset)
+    model = settings.model or source.default_model()
+    trainer = settings.trainer(model)
+    out = settings.out or default_folder(source.slug, model)
+    with ExitStack() as stack:
+        folder = stack.enter_context(RunFolder(out, overwrite=settings.overwrite))
+        stack.enter_context(trainer)  # the workers start
+        train_set, test_set = source.read()
+        if train_set.sample_shape != INPUT_SHAPES[model]:
+            expected, got = (sizes(shape) for shape in (INPUT_SHAPES[model], train_set.sample_shape))
+            what = f"images of {source.given} for the model {model}"
+            raise ShapeError(what, expected=expected, got=got, fix="Choose another --model, or leave it out")
+
+        from ..report.console import ConsoleReport
+
+        report = stack.enter_context(ConsoleReport(sys.stderr if settings.json else sys.stdout, model))
+        watch = _Watch()
+        history = trainer.fit(
+            train_set,
+            epochs=settings.epochs,
+            batch_size=settings.batch_size,
+            validation=test_set,
+            callbacks=[watch, report],
+        )
+        on_train_set = trainer.evaluate(train_set)
+        last = history.epochs[-1]
+        result = {
+            "test_accuracy": last["val_accuracy"],
+            "test_loss": last["val_loss"],
+            "train_accuracy": on_train_set["accuracy"],
+            "train_loss": on_train_set["loss"],
+            "images_per_second": len(train_set) * settings.epochs / history.seconds_train,
+            "seconds_total": 0.0,  # below
+            "seconds_to_first_step": watch.seconds_to_first_step,
+            "seconds_compile": history.seconds_compile,
+            "seconds_train": history.seconds_train,
+            "dataset": source.name,
+            "dataset_name": train_set.name,
+            "model": model,
+            "parameters": watch.info.parameters,
+            "epochs": settings.epochs,
+            "batch_size": settings.batch_size,
+            "chunk": watch.info.chunk,
+            "optimizer": settings.optimizer,
+            "learning_rate": settings.rate,
+            "seed": settings.seed,
+            "workers": watch.info.workers,
+            "threads": watch.info.threads,
+            "kernels": watch.info.kernels,
+            "params_sha256": trainer.params_sha256(),
+            "out": str(out),
+            "corenet": __version__,
+        }
+        _save(trainer, history, result, folder, report)
+        result["seconds_total"] = seconds_since_start()
+        _tell(result, report)
+    if settings.json:
+        print_json(result)
+
+
+class _Watch(Callback):
+    """Notes what the result needs: the layout, and when the first step was seen to be done."""
+
+    info: RunInfo
+    seconds_to_first_step: float | None = None
+
+    def on_start(self, info: RunInfo) -> None:
+        self.info = info
+
+    def on_progress(self, progress: Progress) -> None:
+        self.seconds_to_first_step = self.seconds_to_first_step or seconds_since_start()
+
+    def on_epoch(self, record: dict[str, Any], epochs: int) -> None:  # a first epoch may be too short for progress
+        self.seconds_to_first_step = self.seconds_to_first_step or seconds_since_start()
+
+
+def _save(trainer: Trainer, history: History, result: dict[str, Any], folder: RunFolder, report: ConsoleReport) -> None:
+    """Write model, history and, where possible, curves."""
+    curves = _curves(history, result, report)
+    trainer.save(folder.staging / MODEL_FILE)
+    result["seconds_total"] = seconds_since_start()
+    text = to_json({"run": result, **json.loads(history.to_json())}, indent=1)
+    write_atomically(folder.staging / HISTORY_FILE, text.encode())
+    if curves is not None:
+        write_atomically(folder.staging / CURVES_FILE, curves)
+    folder.publish()
+
+
+def _curves(history: History, result: dict[str, Any], report: ConsoleReport) -> bytes | None:
+    """The plot, or None and a line that says why: no plot is no reason to lose a model."""
+    from ..report.plots import draw_curves
+
+    title = f"{result['dataset_name']}, {result['model']}, {result['parameters']:,} parameters"
+    try:
+        return draw_curves(history, title, held_out="test")
+    except MissingExtraError as error:
+        reason = str(error)
+    except Exception as error:  # Matplotlib has as many ways to be broken as installations
+        reason = f"Matplotlib failed ({type(error).__name__}: {error})"
+    report.line(f"no {CURVES_FILE}: {reason}")
+    return None
+
+
+def _tell(result: dict[str, Any], report: ConsoleReport) -> None:
+    """The last lines: how good, how fast, where."""
+    report.line("")
+    report.field("test", f"accuracy {result['test_accuracy']:.2%}, loss {result['test_loss']:.4f}", "bold")
+    report.field("training", f"accuracy {result['train_accuracy']:.2%}, loss {result['train_loss']:.4f}")
+    first, compiling = result["seconds_to_first_step"], result["seconds_compile"]
+    report.field(
+        "time",
+        f"{result['seconds_total']:.1f} s in all, {first:.1f} s to the first step (kernels {compiling:.1f} s), "
+        f"{result['images_per_second']:,.0f} images/s",
+    )
+    report.field("saved", result["out"])
