@@ -200,7 +200,7 @@ def training_cases(rng):
         yield Case(update.sgd, args, [3, 6], 4, per_sample=False)
     hyper = np.array([0.01, 0.9, 0.999, 1e-8, 0.1, 1 - 0.9**3, 1 - 0.999**3])
     args = [16, 80, old, out[0], gradient, rng.standard_normal(99), out[1], rng.random(99), out[2], hyper]
-    yield Case(update.adam, args, [3, 6, 8], 30, per_sample=False)
+    yield Case(update.adam, args, [3, 6, 8], 4, per_sample=False)
 
 
 def all_cases() -> list[Case]:

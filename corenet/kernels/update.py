@@ -36,12 +36,16 @@ def sgd_nest(low, high, old, new, gradient, old_velocity, new_velocity, hyper):
 
 @operation
 def adam(low, high, old, new, gradient, old_mean, new_mean, old_square, new_square, hyper):
-    """Adam (Kingma & Ba 2015); hyper = (rate, beta1, beta2, eps, weight decay, 1 − beta1^t, 1 − beta2^t)."""
+    """Adam (Kingma & Ba 2015); hyper = (rate, beta1, beta2, eps, weight decay, 1 − beta1^t, 1 − beta2^t).
+
+    1 − beta is taken in double: of a float32 beta2 = 0.999 it would be wrong by 1e-5, and so would every step.
+    """
     part = slice(low, high)
     rate, beta1, beta2, eps, decay, correction1, correction2 = (old.dtype.type(number) for number in hyper)
+    rest1, rest2 = (old.dtype.type(1 - beta) for beta in hyper[1:3])
     direction = gradient[part] + decay * old[part]
-    new_mean[part] = beta1 * old_mean[part] + (1 - beta1) * direction
-    new_square[part] = beta2 * old_square[part] + (1 - beta2) * direction * direction
+    new_mean[part] = beta1 * old_mean[part] + rest1 * direction
+    new_square[part] = beta2 * old_square[part] + rest2 * direction * direction
     denominator = np.sqrt(new_square[part] / correction2) + eps
     new[part] = old[part] - rate * (new_mean[part] / correction1) / denominator
 
@@ -49,13 +53,13 @@ def adam(low, high, old, new, gradient, old_mean, new_mean, old_square, new_squa
 @adam.nest
 def adam_nest(low, high, old, new, gradient, old_mean, new_mean, old_square, new_square, hyper):
     rate, beta1, beta2 = np.float32(hyper[0]), np.float32(hyper[1]), np.float32(hyper[2])
+    rest1, rest2 = np.float32(1 - hyper[1]), np.float32(1 - hyper[2])
     eps, decay = np.float32(hyper[3]), np.float32(hyper[4])
     correction1, correction2 = np.float32(hyper[5]), np.float32(hyper[6])
-    one = np.float32(1)
     for j in prange(low, high):
         direction = gradient[j] + decay * old[j]
-        mean = beta1 * old_mean[j] + (one - beta1) * direction
-        square = beta2 * old_square[j] + (one - beta2) * direction * direction
+        mean = beta1 * old_mean[j] + rest1 * direction
+        square = beta2 * old_square[j] + rest2 * direction * direction
         new_mean[j] = mean
         new_square[j] = square
         new[j] = old[j] - rate * (mean / correction1) / (np.sqrt(square / correction2) + eps)
