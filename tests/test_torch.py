@@ -1,0 +1,332 @@
+"""PyTorch as an independent oracle: layers, losses, optimizers, schedules, models, and whole training steps."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from grid import near  # noqa: E402
+from nets import ALL, CLASSES, SHAPE, Chunk, Given, Tap, some_batch  # noqa: E402
+from steps import Steps  # noqa: E402
+from torch_nets import (  # noqa: E402
+    MODELS,
+    images_from_torch,
+    images_to_torch,
+    load,
+    missing,
+    to_torch,
+    weight_from_torch,
+)
+
+from corenet import models, nn, optim  # noqa: E402
+from corenet.engine import Call, initial_state, make_plan  # noqa: E402
+from corenet.kernels import clock, cross_entropy, dropout  # noqa: E402
+from corenet.kernels.backend import numba_problem, select  # noqa: E402
+
+needs_numba = pytest.mark.skipif(numba_problem() is not None, reason="Numba is not installed")
+KERNELS = [pytest.param("numba", "float32", marks=needs_numba), ("numpy", "float64")]
+EPS = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_every_layer_has_a_counterpart():
+    assert not missing(), "give every layer of corenet.nn its counterpart in tests/torch_nets.py"
+
+
+# Layers.
+
+C = 3
+LAYERS = {
+    "conv": nn.Conv2d(C, 5, 3),
+    "conv, stride, padding": nn.Conv2d(C, 17, (4, 3), stride=(2, 3), padding=(2, 1)),
+    "conv, stride over kernel": nn.Conv2d(C, 4, 2, stride=3, bias=False),
+    "conv, wide padding": nn.Conv2d(C, 4, 1, padding=2),
+    "relu": nn.ReLU(),
+    "max": nn.MaxPool2d(2),
+    "max, padded": nn.MaxPool2d(3, 2, padding=1),
+    "max, overlapping": nn.MaxPool2d((3, 2), (1, 1), padding=(1, 1)),
+    "max, stride over window": nn.MaxPool2d(2, 3),
+    "average": nn.AvgPool2d(2),
+    "average, padded": nn.AvgPool2d(3, 2, padding=1),  # padding counts in the divisor
+    "average, stride over window": nn.AvgPool2d((1, 2), (3, 3)),
+    "average, remainder": nn.AvgPool2d(4, 3),
+    "flatten": nn.Flatten(),
+    "dropout": nn.Dropout(0.3),
+    "batch norm": nn.BatchNorm2d(C, eps=1e-3),
+    "linear": nn.Sequential(nn.Flatten(), nn.Linear(7 * 6 * C, 9)),
+    "linear without bias": nn.Sequential(nn.Flatten(), nn.Linear(7 * 6 * C, 17, bias=False)),
+    "residual": nn.Residual(nn.Conv2d(C, C, 3, padding=1)),
+    "residual with shortcut": nn.Residual(nn.Conv2d(C, 4, 3, 2, padding=1), nn.Conv2d(C, 4, 1, 2)),
+}
+
+
+def dropout_masks(plan, chunk):
+    """The masks that a plan's dropout steps have just drawn, in forward order."""
+    for step, call in zip(plan.forward, chunk.program.forward_calls, strict=True):
+        if step.operation is dropout.forward:
+            yield call.args[2]
+
+
+def noisy(plan, seed=0):
+    state = initial_state(plan, seed)
+    for entry in plan.layout.parameters:
+        noise = np.random.default_rng(seed + entry.offset).standard_normal(entry.shape)
+        plan.layout.get(state, entry)[...] += (0.2 * noise).astype(state.dtype)
+    return state
+
+
+@pytest.mark.parametrize("kernels, dtype", KERNELS)
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer_forward_and_backward(name, kernels, dtype):
+    """y, dx and the gradients of parameters, for a given dy; each element to some roundings of the largest."""
+    layer, tap, n = LAYERS[name], Tap(), 3
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((n, 7, 6, C)).astype(dtype)
+    net = nn.Sequential(tap, layer)
+    given = Given(rng.standard_normal((n, *make_plan(net, x.shape[1:], 1).output_shape)).astype(dtype))
+    plan = make_plan(net, x.shape[1:], n + 1, loss=given, dtype=dtype)
+    state = noisy(plan)
+    chunk = Chunk(plan, select(kernels), state, apart=True)  # the masks stay there to be read
+    chunk.run(x, np.zeros(n, int), step=4)
+
+    theirs = to_torch(layer, dropout_masks(plan, chunk))
+    load(theirs, {key: array.astype(np.float64) for key, array in plan.layout.arrays(state).items()})
+    theirs.train()
+    their_x = images_to_torch(x).requires_grad_()
+    their_y = theirs(their_x)
+    their_y.backward(images_to_torch(given.dy))
+    limit = 60 * EPS[dtype]
+
+    def close(got, exact, what):
+        near(got, exact, np.full(exact.shape, limit * (np.abs(exact).max() + 0.1)), f"{name}: {what}")
+
+    assert given.output is not None and tap.gradient is not None
+    close(given.output, images_from_torch(their_y), "output")
+    close(tap.gradient, images_from_torch(their_x.grad), "gradient of the input")
+    found = {key: value for key, value in {**chunk.measured(), **chunk.products(n)}.items() if "running" not in key}
+    assert len(found) == len(list(theirs.parameters()))
+    for key, parameter in zip([e.name for e in plan.layout.parameters], theirs.parameters(), strict=True):
+        close(found[key], weight_from_torch(parameter.grad), key)
+
+
+@pytest.mark.parametrize("label", ALL)
+def test_net_forward_and_backward(label):
+    """The small nets of tests/nets.py with their loss, in double."""
+    net = ALL[label]
+    images, labels = some_batch(4)
+    plan = make_plan(net, SHAPE, 4, loss=nn.CrossEntropy(), dtype="float64")
+    state = noisy(plan)
+    chunk = Chunk(plan, state=state, apart=True)  # the masks stay there to be read
+    loss = chunk.run(images, labels, step=1) / 4
+    theirs = to_torch(net, dropout_masks(plan, chunk))
+    load(theirs, plan.layout.arrays(state))
+    theirs.train()
+    their_loss = torch.nn.functional.cross_entropy(theirs(images_to_torch(images)), torch.from_numpy(labels))
+    their_loss.backward()
+    assert loss == pytest.approx(their_loss.item(), rel=1e-12)
+    found = chunk.measured() | chunk.products(4)
+    for entry, parameter in zip(plan.layout.parameters, theirs.parameters(), strict=True):
+        exact = weight_from_torch(parameter.grad)
+        np.testing.assert_allclose(found[entry.name], exact, rtol=1e-9, atol=1e-12, err_msg=entry.name)
+
+
+@pytest.mark.parametrize("kernels, dtype", KERNELS)
+def test_cross_entropy(kernels, dtype):
+    rng = np.random.default_rng(0)
+    x, labels = (5 * rng.standard_normal((6, 10))).astype(dtype), rng.integers(0, 10, 6)
+    dx, losses, metrics, time = np.empty_like(x), np.empty(6, dtype), np.empty(2), np.zeros(clock.SIZE, np.int64)
+    time[clock.COUNT] = 6
+    call = Call(cross_entropy.forward_backward, x, labels, dx, losses, metrics, time)
+    call.link(select(kernels))
+    call(6)
+    theirs = torch.from_numpy(x.astype(np.float64)).requires_grad_()
+    their_losses = torch.nn.functional.cross_entropy(theirs, torch.from_numpy(labels), reduction="none")
+    their_losses.mean().backward()
+    np.testing.assert_allclose(losses, their_losses.detach(), rtol=20 * EPS[dtype], atol=20 * EPS[dtype])
+    np.testing.assert_allclose(dx, theirs.grad, rtol=20 * EPS[dtype], atol=4 * EPS[dtype])
+    assert metrics[0] == pytest.approx(their_losses.sum().item(), rel=20 * EPS[dtype])
+    assert metrics[1] == (x.argmax(axis=1) == labels).sum()
+
+
+# Batch normalisation's running statistics.
+
+
+@needs_numba
+@pytest.mark.parametrize("chunk", [7, 3, 2])
+@pytest.mark.parametrize("momentum", [0.1, 0.5, 1.0])
+def test_running_statistics_are_those_of_the_whole_batch(momentum, chunk):
+    """PyTorch's rule (momentum, unbiased variance) on batches of 7 and 4, whatever the chunks they are cut into."""
+    net = nn.Sequential(nn.BatchNorm2d(2, momentum=momentum), nn.Flatten(), nn.Linear(24, CLASSES))
+    ours = Steps(net, optim.SGD(0.1), (4, 3, 2), chunk, 7, select("numba"))
+    theirs = torch.nn.BatchNorm2d(2, momentum=momentum)
+    for step, size in enumerate((7, 4, 7)):
+        images, labels = some_batch(size, (4, 3, 2), seed=step)
+        images = (images * 3 + 2).astype(np.float32)
+        ours.step(images, labels)
+        theirs(images_to_torch(images, torch.float32))
+        np.testing.assert_allclose(ours.parameters["0.running_mean"], theirs.running_mean, rtol=2e-6)
+        np.testing.assert_allclose(ours.parameters["0.running_var"], theirs.running_var, rtol=2e-6)
+
+
+# Optimizers and schedules.
+
+OPTIMIZERS = {
+    "SGD": (optim.SGD(0.1), lambda p: torch.optim.SGD(p, 0.1)),
+    "momentum": (optim.SGD(0.1, momentum=0.9), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)),
+    "weight decay": (
+        optim.SGD(0.1, momentum=0.8, weight_decay=0.05),
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.8, weight_decay=0.05),
+    ),
+    "Nesterov": (
+        optim.SGD(0.05, momentum=0.9, weight_decay=0.01, nesterov=True),
+        lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, weight_decay=0.01, nesterov=True),
+    ),
+    "Adam": (optim.Adam(), lambda p: torch.optim.Adam(p)),
+    "Adam, all arguments": (
+        optim.Adam(0.02, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1),
+        lambda p: torch.optim.Adam(p, 0.02, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kernels, dtype", KERNELS)
+@pytest.mark.parametrize("scale", [0, 1])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizer_step_by_step(name, scale, kernels, dtype):
+    """Twenty steps over gradients of all sizes; from 0 on, it is the movement that is compared."""
+    ours, make = OPTIMIZERS[name]
+    rng, size = np.random.default_rng(0), 50
+    start = scale * rng.standard_normal(size).astype(dtype)
+    state = np.stack([start, np.full(size, np.nan, dtype)])
+    slots = np.zeros((2, ours.slots, size), dtype)
+    gradient, hyper = np.zeros(size, dtype), np.zeros(ours.hyper_size)
+    calls = []
+    for copy in (0, 1):
+        kept = [slots[which, slot] for slot in range(ours.slots) for which in (copy, 1 - copy)]
+        calls.append(Call(ours.operation, size, state[copy], state[1 - copy], gradient, *kept, hyper))
+        calls[copy].link(select(kernels))
+    parameter = torch.from_numpy(start.astype(np.float64)).requires_grad_()
+    theirs = make([parameter])
+    for step in range(20):
+        gradient[:] = np.where(rng.random(size) < 0.1, 0, rng.standard_normal(size) * 10.0 ** rng.integers(-4, 2, size))
+        ours.fill_hyper(hyper, step, step / 7)
+        calls[step & 1](0)
+        parameter.grad = torch.from_numpy(gradient.astype(np.float64))
+        theirs.step()
+        exact = parameter.detach().numpy()
+        moved = np.abs(exact - start).max() + np.abs(start)
+        near(state[1 - (step & 1)], exact, 4 * np.sqrt(step + 4) * EPS[dtype] * moved, f"{name}, step {step}")
+
+
+def torch_rates(make, epochs):
+    theirs = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], 0.3)
+    scheduler = make(theirs)
+    for _ in range(epochs):
+        yield theirs.param_groups[0]["lr"]
+        theirs.step()
+        scheduler.step()
+
+
+def test_schedules():
+    scheduler = torch.optim.lr_scheduler
+    for ours, make, epochs in [
+        (optim.Constant(0.3), lambda o: scheduler.ConstantLR(o, factor=1.0), 10),
+        (optim.Step(0.3, 4, gamma=0.2), lambda o: scheduler.StepLR(o, 4, gamma=0.2), 30),
+        (optim.Step(0.3, 1), lambda o: scheduler.StepLR(o, 1), 5),
+        (optim.Cosine(0.3, 20), lambda o: scheduler.CosineAnnealingLR(o, 20), 20),
+        (optim.Cosine(0.3, 15, final=0.05), lambda o: scheduler.CosineAnnealingLR(o, 15, eta_min=0.05), 15),
+    ]:
+        for epoch, rate in enumerate(torch_rates(make, epochs)):
+            assert ours.rate(epoch) == pytest.approx(rate, rel=1e-9), (ours, epoch)
+
+
+# Models and training.
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_model_is_the_one_of_its_source(name):
+    """The same number of parameters, and with the same parameters the same outputs, in double."""
+    shape = models.INPUT_SHAPES[name]
+    plan = make_plan(models.get(name), shape, 2, dtype="float64")
+    theirs = MODELS[name]().double().eval()
+    assert plan.layout.parameter_count() == sum(p.numel() for p in theirs.parameters())
+    state = noisy(plan)
+    rng = np.random.default_rng(1)
+    for entry in plan.layout.entries:
+        if entry.part == "statistic":
+            plan.layout.get(state, entry)[...] = rng.random(entry.shape) + 0.5
+    load(theirs, plan.layout.arrays(state))
+    images, labels = some_batch(2, shape, 10)
+    chunk = Chunk(plan, state=state)
+    chunk.run(images, labels)
+    exact = theirs(images_to_torch(images)).detach().numpy()
+    assert exact.shape == (2, 10)
+    np.testing.assert_allclose(chunk.output, exact, rtol=1e-9, atol=1e-11 * np.abs(exact).max())
+
+
+def make_batches(n, size, shape):
+    """Ten kinds of pictures of coarse blocks, with noise: something to learn."""
+    rng = np.random.default_rng(5)
+    coarse = rng.standard_normal((10, shape[0] // 4, shape[1] // 4, shape[2]))
+    kinds = coarse.repeat(4, axis=1).repeat(4, axis=2)
+    for _ in range(n):
+        labels = rng.integers(0, 10, size)
+        yield (kinds[labels] + 0.5 * rng.standard_normal((size, *shape))).astype(np.float32), labels
+
+
+@needs_numba
+@pytest.mark.parametrize(
+    "ours, theirs",
+    [
+        (optim.SGD(0.05, momentum=0.9), lambda p: torch.optim.SGD(p, 0.05, momentum=0.9)),
+        (optim.Adam(2e-3), lambda p: torch.optim.Adam(p, 2e-3)),
+    ],
+    ids=["SGD", "Adam"],
+)
+def test_training_lenet5_follows_pytorch(ours, theirs):
+    """Twenty steps from the same weights on the same batches."""
+    check_training(models.lenet5(), MODELS["lenet5"](), ours, theirs, (28, 28, 1))
+
+
+def check_training(net, module, ours, theirs, shape):
+    """The losses of twenty steps agree, and fall."""
+    steps = Steps(net, ours, shape, 16, 16, select("numba"))
+    load(module, steps.parameters)
+    optimizer = theirs(module.parameters())
+    losses = []
+    for images, labels in make_batches(20, 16, shape):
+        optimizer.zero_grad()
+        logits = module(images_to_torch(images, torch.float32))
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels))
+        loss.backward()
+        optimizer.step()
+        losses.append(steps.step(images, labels))
+        assert losses[-1] == pytest.approx(loss.item(), rel=1e-5), f"step {len(losses)}"
+    assert losses[-1] < 0.5 * losses[0]
+    return steps
+
+
+@needs_numba
+def test_training_with_batch_norm_and_residuals_follows_pytorch():
+    """Chunk = batch makes it the textbook layer."""
+    net = nn.Sequential(
+        nn.Conv2d(2, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6), nn.ReLU(),
+        nn.Residual(nn.Sequential(nn.Conv2d(6, 6, 3, padding=1), nn.BatchNorm2d(6))), nn.ReLU(),
+        nn.AvgPool2d(2), nn.Flatten(), nn.Linear(96, 10),
+    )  # fmt: skip
+    settings = {"momentum": 0.9, "weight_decay": 1e-3}
+    module = to_torch(net).float()
+    steps = check_training(
+        net, module, optim.SGD(0.05, **settings), lambda p: torch.optim.SGD(p, 0.05, **settings), (8, 8, 2)
+    )
+    statistics = [b for key, b in module.named_buffers() if "running_" in key]
+    own = [value for key, value in steps.parameters.items() if "running_" in key]
+    for got, expected in zip(own, statistics, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-6)

@@ -1,0 +1,218 @@
+"""corenet's layers in PyTorch, layer by layer, and its models written once more as their sources have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from corenet import nn as core
+from corenet.nn.description import LAYERS
+
+
+class Flatten(nn.Module):
+    """Images (n, c, h, w) → (n, h·w·c): corenet's order, channels fastest."""
+
+    def forward(self, x):
+        return x.permute(0, 2, 3, 1).flatten(1) if x.ndim == 4 else x.flatten(1)
+
+
+class Residual(nn.Module):
+    def __init__(self, body, shortcut):
+        super().__init__()
+        self.body, self.shortcut = body, shortcut
+
+    def forward(self, x):
+        return self.body(x) + self.shortcut(x)
+
+
+class Masked(nn.Module):
+    """Dropout with a given mask, in corenet's layout; nothing in evaluation."""
+
+    def __init__(self, p, masks):
+        super().__init__()
+        self.p, self.masks = p, masks
+
+    def forward(self, x):
+        if not self.training or self.p == 0:
+            return x
+        kept = torch.from_numpy(next(self.masks)[: len(x)].copy()).to(x.dtype)
+        if x.ndim == 4:
+            kept = kept.reshape(len(x), *x.shape[2:], x.shape[1]).permute(0, 3, 1, 2)
+        return x * kept.reshape(x.shape) / (1 - self.p)
+
+
+def counterparts(masks) -> dict[str, Any]:
+    """How to make each layer of corenet in PyTorch; `masks` yields the dropout masks in forward order."""
+
+    def convert(layer):
+        return to_torch(layer, masks)
+
+    return {
+        "Conv2d": lambda m: nn.Conv2d(m.in_channels, m.out_channels, m.kernel_size, m.stride, m.padding, bias=m.bias),
+        "Linear": lambda m: nn.Linear(m.in_features, m.out_features, bias=m.bias),
+        "ReLU": lambda m: nn.ReLU(),
+        "MaxPool2d": lambda m: nn.MaxPool2d(m.kernel_size, m.stride, m.padding),
+        "AvgPool2d": lambda m: nn.AvgPool2d(m.kernel_size, m.stride, m.padding),
+        "Flatten": lambda m: Flatten(),
+        "Dropout": lambda m: Masked(m.p, masks),
+        "BatchNorm2d": lambda m: nn.BatchNorm2d(m.num_features, m.eps, m.momentum),
+        "Sequential": lambda m: nn.Sequential(*map(convert, m.layers)),
+        "Residual": lambda m: Residual(convert(m.body), nn.Identity() if m.shortcut is None else convert(m.shortcut)),
+    }
+
+
+def to_torch(layer: core.Layer, masks=None) -> nn.Module:
+    """The same layer in PyTorch, in double, with parameters of its own."""
+    return counterparts(masks)[type(layer).__name__](layer).double()
+
+
+def missing() -> set[str]:
+    """Layers without a counterpart here."""
+    return set(LAYERS) - set(counterparts(None))
+
+
+# Layouts: (R, S, C, K) ↔ (K, C, R, S), (in, out) ↔ (out, in), images (n, h, w, c) ↔ (n, c, h, w).
+
+
+def images_to_torch(x: np.ndarray, dtype=torch.float64):
+    array = torch.from_numpy(np.ascontiguousarray(x)).to(dtype)
+    return array.permute(0, 3, 1, 2).contiguous() if x.ndim == 4 else array
+
+
+def images_from_torch(x) -> np.ndarray:
+    x = x.detach()
+    return (x.permute(0, 2, 3, 1) if x.ndim == 4 else x).numpy()
+
+
+def weight_to_torch(w: np.ndarray):
+    axes = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}[w.ndim]
+    return torch.from_numpy(np.ascontiguousarray(w.transpose(axes)))
+
+
+def weight_from_torch(w) -> np.ndarray:
+    axes = {4: (2, 3, 1, 0), 2: (1, 0), 1: (0,)}[w.ndim]
+    return w.detach().numpy().transpose(axes)
+
+
+def load(module: nn.Module, arrays: dict[str, np.ndarray]) -> None:
+    """Put corenet's arrays, in the order of the net, into a module's parameters and running statistics."""
+    parameters = [a for name, a in arrays.items() if "running_" not in name]
+    statistics = [a for name, a in arrays.items() if "running_" in name]
+    buffers = [b for name, b in module.named_buffers() if "running_" in name]
+    with torch.no_grad():
+        for own, theirs in ((list(module.parameters()), parameters), (buffers, statistics)):
+            assert len(own) == len(theirs)
+            for target, array in zip(own, theirs, strict=True):
+                target.copy_(weight_to_torch(array))
+
+
+# The models, from their sources.
+
+
+def lenet5():
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+        Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
+    )  # fmt: skip
+
+
+class MnistExample(nn.Module):
+    """pytorch/examples/mnist."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(1, 32, 3, 1), nn.Conv2d(32, 64, 3, 1)
+        self.dropout1, self.dropout2 = nn.Dropout(0.25), nn.Dropout(0.5)
+        self.fc1, self.fc2 = nn.Linear(9216, 128), nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = nn.functional.relu(self.conv1(x))
+        x = nn.functional.relu(self.conv2(x))
+        x = self.dropout1(nn.functional.max_pool2d(x, 2))
+        x = nn.functional.relu(self.fc1(Flatten()(x)))
+        return self.fc2(self.dropout2(x))
+
+
+def keras_mnist():
+    """keras.io/examples/vision/mnist_convnet."""
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
+        Flatten(), nn.Dropout(0.5), nn.Linear(1600, 10),
+    )  # fmt: skip
+
+
+def digits_cnn():
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        Flatten(), nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+def cifar10_quick():
+    """Caffe's examples/cifar10/cifar10_quick_train_test.prototxt, pooling rounded down instead of up."""
+    return nn.Sequential(
+        nn.Conv2d(3, 32, 5, padding=2), nn.MaxPool2d(3, 2), nn.ReLU(),
+        nn.Conv2d(32, 32, 5, padding=2), nn.ReLU(), nn.AvgPool2d(3, 2),
+        nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.AvgPool2d(3, 2),
+        Flatten(), nn.Linear(64 * 3 * 3, 64), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+def vgg_small():
+    layers: list[nn.Module] = []
+    channels = 3
+    for width in (32, 32, "pool", 64, 64, "pool", 128, "pool"):
+        if width == "pool":
+            layers.append(nn.MaxPool2d(2, 2))
+        else:
+            assert isinstance(width, int)
+            layers += [nn.Conv2d(channels, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+            channels = width
+    return nn.Sequential(*layers, Flatten(), nn.Linear(128 * 4 * 4, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+class BasicBlock(nn.Module):
+    """He et al. 2016, figure 2 left, with option B of section 3.3: a projection where shapes differ."""
+
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        projection = stride != 1 or inputs != width
+        self.shortcut = (
+            nn.Sequential(nn.Conv2d(inputs, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+            if projection
+            else nn.Identity()
+        )
+
+    def forward(self, x):
+        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        return torch.relu(y + self.shortcut(x))
+
+
+def resnet20():
+    """He et al. 2016, section 4.2 with n = 3."""
+    blocks, inputs = [], 16
+    for width, first_stride in ((16, 1), (32, 2), (64, 2)):
+        for stride in (first_stride, 1, 1):
+            blocks.append(BasicBlock(inputs, width, stride))
+            inputs = width
+    stem = nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()
+    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
+MODELS = {
+    "digits_cnn": digits_cnn,
+    "lenet5": lenet5,
+    "mnist_example": MnistExample,
+    "keras_mnist": keras_mnist,
+    "cifar10_quick": cifar10_quick,
+    "vgg_small": vgg_small,
+    "resnet20": resnet20,
+}
