@@ -139,16 +139,17 @@ def evaluate(
 def predict(
     model: Model,
     images: Annotated[
-        list[Path], typer.Argument(metavar="IMAGE...", help="PNG, JPEG or .npy, of the size the net takes.")
+        list[Path], typer.Argument(metavar="IMAGE...", help="PNG, JPEG, .npy or IDX, of the size the net takes.")
     ],
     top: Annotated[int, typer.Option(metavar="N", help="Classes to name for each image.")] = 3,
+    index: Annotated[int, typer.Option(metavar="N", help="Which image of an IDX file, from 0.")] = 0,
     kernels: Kernels = "auto",
     json: AsJson = False,
 ) -> None:
     """The most probable classes of images."""
     from .predict import predict
 
-    predict(model, images, top=top, kernels=kernels, json=json)
+    predict(model, images, top=top, index=index, kernels=kernels, json=json)
 
 
 @app.command()

@@ -11,6 +11,7 @@ A command cleans up through `with` and `finally`: each of these reaches it as an
 """
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -21,23 +22,36 @@ from ..errors import CorenetError
 WRONG_INPUT, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 130, 141, 143
 
 
+class Terminated(BaseException):
+    """SIGTERM has come; no Exception, like KeyboardInterrupt."""
+
+
 def run(arguments: list[str]) -> int:
     """Run a command; its exit code."""
     try:
         signal.signal(signal.SIGTERM, _terminate)
         _tolerate_any_text()
         code = _run_command(arguments)
-        _flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         _say("interrupted")
         return INTERRUPTED
+    except Terminated:
+        _say("terminated")
+        return TERMINATED
     except BrokenPipeError:
         _discard(sys.stdout)
         _discard(sys.stderr)
         return PIPE_CLOSED
     except CorenetError as error:
         _say(f"error: {error}")
+        return WRONG_INPUT
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _say(f"error: cannot write the output: {error.strerror}")
         return WRONG_INPUT
 
 
@@ -55,12 +69,14 @@ def _run_command(arguments: list[str]) -> int:
     except usage_error as error:
         asked = getattr(error, "ctx", None)
         path = asked.command_path if asked else "corenet"
-        raise CorenetError(f"{error.format_message()} See {path} --help") from None
+        message = error.format_message().strip()
+        stop = "" if message.endswith((".", "?", "!")) else "."
+        raise CorenetError(f"{message}{stop} See {path} --help") from None
     return 0
 
 
 def _terminate(*_: object) -> NoReturn:
-    raise SystemExit(TERMINATED)
+    raise Terminated
 
 
 def _tolerate_any_text() -> None:
@@ -70,27 +86,15 @@ def _tolerate_any_text() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _flush() -> None:
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        _discard(sys.stdout)
-        raise CorenetError("cannot write to standard output", got=error.strerror) from None
-
-
 def _say(text: str) -> None:
     """Print the last words, after all that was said before."""
-    try:
-        _flush()
-    except (CorenetError, OSError):
-        _discard(sys.stdout)
-    try:
-        print(text, file=sys.stderr, flush=True)
-    except OSError:
-        _discard(sys.stderr)
+    for stream, line in ((sys.stdout, ""), (sys.stderr, f"{text}\n")):
+        try:
+            if stream is not None:
+                stream.write(line)
+                stream.flush()
+        except OSError:
+            _discard(stream)
 
 
 def _discard(stream: TextIO | None) -> None:

@@ -11,7 +11,7 @@ from ..train import load
 from ..train.model_file import load_model
 from . import options
 from .output import print_json
-from .source import Source, source_of
+from .source import Source, check_images, source_of
 
 
 def evaluate(
@@ -19,10 +19,14 @@ def evaluate(
 ) -> None:
     """Evaluate a model on the test part of a data set."""
     path = options.model_path(model)
-    source = source_of(path, load_model(path)[0].data) if dataset is None else Source(dataset)
     count = options.count_or_auto("--workers", workers)
-    with load(path, workers=count, threads=threads, share_cores=share_cores, kernels=kernels) as trainer:
+    settings = {"workers": count, "threads": threads, "share_cores": share_cores}
+    trainer = load(path, kernels=options.kernels(kernels), **settings)
+    about = load_model(path)[0]
+    source = source_of(path, about.data) if dataset is None else Source(dataset)
+    with trainer:
         test_set = source.read()[1]
+        check_images(source, test_set, about.input_shape, f"the model {path}", "Give the DATASET it was made for")
         scores = trainer.evaluate(test_set)
         predicted = trainer.predict(test_set).argmax(axis=1)
     assert test_set.y is not None

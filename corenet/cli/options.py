@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import ConfigError, FileError
+from ..kernels import backend
 
 MODEL_FILE = "model.safetensors"
 
@@ -26,6 +27,13 @@ def count_or_auto(option: str, text: str) -> int | Literal["auto"]:
         return count(option, int(text))
     except ValueError:
         raise ConfigError(option, expected="auto or a number of at least 1", got=repr(text)) from None
+
+
+def kernels(name: str) -> str:
+    """Kernels that can run here, as far as that is known without starting a worker."""
+    if name == "numba":  # asked for by name; "auto" does without, so it need not be looked for here
+        backend.select(name)
+    return name
 
 
 def rate(option: str, value: float) -> float:

@@ -7,20 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from ..datasets import from_arrays
+from ..datasets.idx import read_idx
 from ..datasets.images import read_image
+from ..errors import ConfigError, ShapeError
 from ..train import Trainer, load
 from ..train.model_file import load_model
 from . import options
 from .output import print_json
+from .source import sizes
 
 
-def predict(model: Path, images: list[Path], *, top: int, kernels: str, json: bool) -> None:
+def predict(model: Path, images: list[Path], *, top: int, index: int, kernels: str, json: bool) -> None:
     """Print the most probable classes of each image."""
     options.count("--top", top)
     path = options.model_path(model)
-    trainer = load(path, workers=1, kernels=kernels)
+    trainer = load(path, workers=1, kernels=options.kernels(kernels))
     h, w, c = load_model(path)[0].input_shape
-    pixels = [read_image(image, (h, w, c)) for image in images]
+    pixels = [_read(image, (h, w, c), index) for image in images]
     with trainer:
         probabilities = _probabilities(trainer, pixels)
     results = []
@@ -32,6 +36,18 @@ def predict(model: Path, images: list[Path], *, top: int, kernels: str, json: bo
         print_json({"model": str(path), "images": results})
     else:
         _tell(results)
+
+
+def _read(path: Path, shape: tuple[int, int, int], index: int) -> np.ndarray:
+    """One image; out of an IDX file, which has its kind in its name, the one of that index."""
+    if "idx" not in path.name or not path.is_file():
+        return read_image(path, shape)
+    images = from_arrays(read_idx(path), name=str(path))
+    if not 0 <= index < len(images):
+        raise ConfigError("--index", expected=f"0 to {len(images) - 1}, the images of {path}", got=index)
+    if images.sample_shape != shape:
+        raise ShapeError(str(path), expected=f"{sizes(shape)} pixels, as the net takes", got=sizes(images.sample_shape))
+    return images.x[index]
 
 
 def _probabilities(trainer: Trainer, pixels: list[np.ndarray]) -> list[np.ndarray]:

@@ -65,5 +65,5 @@ class Settings:
             chunk=options.count_or_auto("--chunk", self.chunk),
             seed=self.seed,
             share_cores=self.share_cores,
-            kernels=self.kernels,
+            kernels=options.kernels(self.kernels),
         )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from .. import datasets
 from ..datasets import Dataset
 from ..datasets.builtin import BY_NAME
-from ..errors import ConfigError
+from ..errors import ConfigError, ShapeError
 from ..models import INPUT_SHAPES
 from .run_folder import HISTORY_FILE
 
@@ -71,6 +72,13 @@ def _named(trained_on: str) -> Source:
     raise ConfigError(f"where the data set {trained_on!r} of this model is", got="no record", fix="Give the DATASET")
 
 
-def sizes(shape: tuple[int, ...]) -> str:
+def check_images(source: Source, data: Dataset, shape: Sequence[int], user: str, fix: str) -> None:
+    """Raise ShapeError unless the images are of the shape that their user takes."""
+    if data.sample_shape != tuple(shape):
+        what = f"images of {source.given} for {user}"
+        raise ShapeError(what, expected=sizes(shape), got=sizes(data.sample_shape), fix=fix)
+
+
+def sizes(shape: Sequence[int]) -> str:
     """Such as 28×28×1."""
     return "×".join(map(str, shape))

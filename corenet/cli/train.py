@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
-from ..errors import MissingExtraError, ShapeError
+from ..errors import MissingExtraError
 from ..models import INPUT_SHAPES
 from ..train import Callback, History, Trainer
 from ..train.callback import Progress, RunInfo
@@ -21,7 +21,7 @@ from .options import MODEL_FILE
 from .output import print_json, to_json
 from .run_folder import CURVES_FILE, HISTORY_FILE, RunFolder, default_folder
 from .settings import Settings
-from .source import Source, sizes
+from .source import Source, check_images
 from .started import seconds_since_start
 
 if TYPE_CHECKING:
@@ -38,10 +38,8 @@ def train(settings: Settings) -> None:
         folder = stack.enter_context(RunFolder(out, overwrite=settings.overwrite))
         stack.enter_context(trainer)  # the workers start
         train_set, test_set = source.read()
-        if train_set.sample_shape != INPUT_SHAPES[model]:
-            expected, got = (sizes(shape) for shape in (INPUT_SHAPES[model], train_set.sample_shape))
-            what = f"images of {source.given} for the model {model}"
-            raise ShapeError(what, expected=expected, got=got, fix="Choose another --model, or leave it out")
+        fix = "Choose another --model, or leave it out"
+        check_images(source, train_set, INPUT_SHAPES[model], f"the model {model}", fix)
 
         from ..report.console import ConsoleReport
 

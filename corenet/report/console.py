@@ -27,15 +27,18 @@ LOG_WIDTH = 120  # columns of a table that goes to a file
 
 
 class _Console(Console):
-    """Rich's console, but it leaves the cursor as it is."""
+    """Rich's console, but it leaves the cursor as it is, and what a closed pipe means to its caller."""
 
     def show_cursor(self, show: bool = True) -> bool:
         return False
 
+    def on_broken_pipe(self) -> None:
+        raise  # again: the BrokenPipeError that Rich is handling
 
-def make_console(file: TextIO) -> Console:
+
+def make_console(file: TextIO | None) -> Console:
     """A console for a stream: colours and bars on a terminal, plain text elsewhere, whatever the environment says."""
-    terminal = file.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    terminal = file is not None and file.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
     return _Console(
         file=file,
         force_terminal=terminal,
@@ -50,7 +53,7 @@ def make_console(file: TextIO) -> Console:
 class ConsoleReport(Callback):
     """Reports a fit on a stream; use it in a `with` block, which takes the bar away however the fit ends."""
 
-    def __init__(self, file: TextIO, model: str):
+    def __init__(self, file: TextIO | None, model: str):
         self.console = make_console(file)
         self.model = model
         self._info: RunInfo | None = None
