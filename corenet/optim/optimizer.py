@@ -65,6 +65,8 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
     ):  # fmt: skip
         self.lr = _schedule("Adam", lr)
+        if not isinstance(betas, tuple | list) or len(betas) != 2:
+            raise ConfigError("Adam(betas=…)", expected="two numbers below 1", got=repr(betas))
         self.betas = (
             positive("Adam", "betas[0]", betas[0], zero=True),
             positive("Adam", "betas[1]", betas[1], zero=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -10,8 +11,8 @@ from ..errors import ConfigError
 
 
 def positive(owner: str, name: str, value: Any, *, zero: bool = False) -> float:
-    """Check a number given to a schedule or optimizer; ConfigError names both."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Check a number given to a schedule or optimizer, Python's or NumPy's; ConfigError names both."""
+    good = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
     if not good or value < 0 or (value == 0 and not zero):
         raise ConfigError(
             f"{owner}({name}=…)", expected=f"a number {'of at least' if zero else 'above'} 0", got=repr(value)
@@ -46,7 +47,8 @@ class Step(Schedule):
         self.gamma = positive("Step", "gamma", gamma)
 
     def rate(self, epoch: float) -> float:
-        return self.lr * self.gamma ** math.floor(epoch / self.every)
+        times = math.floor(epoch / self.every + 1e-9)  # 0.3 / 0.1 is a little less than 3
+        return self.lr * self.gamma**times
 
 
 class Cosine(Schedule):
