@@ -188,10 +188,11 @@ class PlanBuilder:
         return y
 
     def fail(self, *, expected: str, got: str, fix: str) -> None:
-        """Raise ShapeError for the layer that is being planned."""
-        place = (
-            f"layer {'.'.join(self._path)} ({type(self._layers[-1]).__name__})" if self._path else "output of the net"
-        )
+        """Raise ShapeError for the layer that is being planned; outside of all layers, for the output of the net."""
+        place = "output of the net"
+        if self._layers:
+            name = f"layer {'.'.join(self._path)}" if self._path else "net"
+            place = f"{name} ({type(self._layers[-1]).__name__})"
         raise ShapeError(place, expected=expected, got=got, fix=fix)
 
     # Finishing.
@@ -280,6 +281,7 @@ def make_plan(
     x = Tensor(Buffer((chunk, *input_shape), builder.dtype.str, "io"), None, tuple(input_shape))
     builder._layers.append(net)
     y = net.plan(builder, x)
+    builder._layers.pop()
     if loss is not None:
         loss.plan(builder, y, builder.labels, builder.metrics)
     return builder.finish(x, y)

@@ -1,8 +1,7 @@
 """Layers on each element alone: ReLU and Dropout; and Flatten, which only changes the shape."""
 
-from ..errors import ConfigError
 from ..kernels import dropout, elementwise
-from .layer import Layer, Planner, Tensor
+from .layer import Layer, Planner, Tensor, number
 
 
 class ReLU(Layer):
@@ -20,9 +19,7 @@ class Dropout(Layer):
     """In training each element is zeroed with probability p, the others divided by 1 − p; nothing in prediction."""
 
     def __init__(self, p: float = 0.5):
-        if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p < 1:
-            raise ConfigError("Dropout(p=…)", expected="a probability, 0 <= p < 1", got=repr(p))
-        self.p = float(p)
+        self.p = number("Dropout", "p", p, "a probability, 0 <= p < 1", lambda p: 0 <= p < 1)
 
     def plan(self, p: Planner, x: Tensor) -> Tensor:
         if not p.training or self.p == 0:

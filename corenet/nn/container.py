@@ -8,7 +8,9 @@ from .layer import Layer, Planner, Tensor
 def _check_layers(owner: str, layers: tuple) -> None:
     for index, layer in enumerate(layers):
         if not isinstance(layer, Layer):
-            raise ConfigError(f"{owner}, part {index}", expected="a layer", got=repr(layer))
+            several, kind = isinstance(layer, tuple | list), isinstance(layer, type) and issubclass(layer, Layer)
+            fix = "Write Sequential(*layers)" if several else f"Call it: {layer.__name__}(…)" if kind else None
+            raise ConfigError(f"{owner}, part {index}", expected="a layer", got=repr(layer), fix=fix)
 
 
 class Sequential(Layer):

@@ -40,10 +40,12 @@ def build(description: dict[str, Any]) -> Layer:
     if not isinstance(description, dict) or description.get("type") not in LAYERS:
         raise ConfigError("net description", expected="a layer of " + ", ".join(LAYERS), got=repr(description)[:80])
     arguments = {key: value for key, value in description.items() if key != "type"}
-    layer = LAYERS[description["type"]]
+    layer, what = LAYERS[description["type"]], f"net description, {description['type']}"
     try:
         if layer is Sequential:
             return Sequential(*map(value_of, arguments["layers"]))
         return layer(**{key: value_of(value) for key, value in arguments.items()})
-    except (TypeError, KeyError) as error:
-        raise ConfigError(f"net description, {description['type']}", got=str(error)) from error
+    except KeyError as error:
+        raise ConfigError(what, expected=f"an entry {error}", got="none") from error
+    except TypeError as error:
+        raise ConfigError(what, got=str(error)) from error

@@ -9,6 +9,7 @@ threads or processes.
 from __future__ import annotations
 
 import inspect
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -87,10 +88,17 @@ class Layer:
 
 
 def integer(owner: str, name: str, value: Any, least: int) -> int:
-    """Check a size given to a layer; ConfigError names the layer and the argument."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    """Check a size given to a layer, Python's or NumPy's; ConfigError names the layer and the argument."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise ConfigError(f"{owner}({name}=…)", expected=f"an integer of at least {least}", got=repr(value))
-    return value
+    return int(value)
+
+
+def number(owner: str, name: str, value: Any, expected: str, good: Callable[[float], bool]) -> float:
+    """Check a number given to a layer, Python's or NumPy's; ConfigError names the layer and the argument."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not good(float(value)):
+        raise ConfigError(f"{owner}({name}=…)", expected=expected, got=repr(value))
+    return float(value)
 
 
 def pair(owner: str, name: str, value: Any, least: int) -> tuple[int, int]:

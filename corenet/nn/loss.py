@@ -20,6 +20,8 @@ class CrossEntropy:
                 got=f"output of shape {x.shape}",
                 fix="End the net with Flatten and Linear(…, classes)",
             )
+        if x.grad is None:
+            p.fail(expected="a layer between images and loss", got="none", fix="Add Linear(…, classes)")
         p.forward(cross_entropy.forward_backward, x.data, labels, x.grad, p.buffer((p.chunk,)), metrics, p.clock)
 
     def predictions(self, logits: np.ndarray) -> np.ndarray:

@@ -1,9 +1,10 @@
 """Batch normalisation."""
 
-from ..errors import ConfigError
+import math
+
 from ..kernels import batchnorm
 from .init import constant
-from .layer import Layer, Planner, Tensor, image_shape, integer
+from .layer import Layer, Planner, Tensor, image_shape, integer, number
 
 
 class BatchNorm2d(Layer):
@@ -15,11 +16,8 @@ class BatchNorm2d(Layer):
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1):
         self.num_features = integer("BatchNorm2d", "num_features", num_features, 1)
-        self.eps, self.momentum = float(eps), float(momentum)
-        if not self.eps > 0:
-            raise ConfigError("BatchNorm2d(eps=…)", expected="a number above 0", got=repr(eps))
-        if not 0 <= self.momentum <= 1:
-            raise ConfigError("BatchNorm2d(momentum=…)", expected="a number from 0 to 1", got=repr(momentum))
+        self.eps = number("BatchNorm2d", "eps", eps, "a number above 0", lambda eps: 0 < eps < math.inf)
+        self.momentum = number("BatchNorm2d", "momentum", momentum, "a number from 0 to 1", lambda m: 0 <= m <= 1)
 
     def plan(self, p: Planner, x: Tensor) -> Tensor:
         H, W, C = image_shape(p, x)
