@@ -76,6 +76,17 @@ def test_pooling_nests_run_as_plain_python():
         check_pooling(g, nest)
 
 
+@pytest.mark.parametrize("run", [definition, pytest.param(compiled, marks=needs_numba)])
+@pytest.mark.parametrize("place", range(9))
+def test_not_a_number_wins_every_maximum(place, run):
+    """Wherever in its window it is, with infinities beside it; of two NaNs the first."""
+    x = np.array([np.inf, 1, -np.inf, 3, 5, np.inf, 2, 2, 0], np.float32).reshape(1, 3, 3, 1)
+    x.flat[place], x.flat[8] = np.nan, np.nan
+    y, which = np.zeros((1, 1, 1, 1), np.float32), np.full((1, 1, 1, 1), 255, np.uint8)
+    run(pool2d.max_forward, [1, x, y, which, (3, 3), (3, 3), (0, 0)])
+    assert np.isnan(y).all() and which.item() == place
+
+
 # Adjoints: the three convolutions are one trilinear form, seen from three sides.
 
 RUNNERS = [

@@ -151,3 +151,30 @@ def test_batch_norm_of_one_value_is_finite(backend):
     assert (found["1.running_var"] == 0).all()  # Σ (x − mean)² of one value
     assert (found["0.weight"] == 0).all() and (found["1.weight"] == 0).all()  # nothing before it can change the loss
     assert (found["4.bias"] != 0).all()
+
+
+@pytest.mark.parametrize("backend", [pytest.param("numba", marks=needs_numba), "numpy"])
+def test_batch_norm_keeps_a_small_variance_far_from_zero(backend):
+    """Two passes: Σx² − (Σx)²/n of such numbers has no correct digit in float32."""
+    rng = np.random.default_rng(0)
+    images = (3000 + rng.standard_normal((8, 6, 6, 2))).astype(np.float32)
+    net = Sequential(BatchNorm2d(2), Flatten(), Linear(72, 3))
+    found = results(net, images, np.zeros(8, int), backend=select(backend))
+    exact = images.astype(np.float64).var(axis=(0, 1, 2)) * 8 * 36
+    np.testing.assert_allclose(found["0.running_var"], exact, rtol=1e-4)
+    np.testing.assert_allclose(found["0.running_mean"], images.mean(axis=(0, 1, 2), dtype=np.float64), rtol=1e-6)
+
+
+@pytest.mark.parametrize("backend", [pytest.param("numba", marks=needs_numba), "numpy"])
+@pytest.mark.parametrize("label", ALL)
+def test_a_sample_that_is_not_a_number_is_noticed(label, backend):
+    """No layer turns NaN into a number: the loss says so, and in prediction that sample's output alone."""
+    images, labels = some_batch(3)
+    images[1] = np.nan
+    with np.errstate(invalid="ignore"):
+        plan = make_plan(ALL[label], SHAPE, 3, loss=CrossEntropy())
+        assert np.isnan(Chunk(plan, select(backend)).run(images, labels))
+        prediction = Chunk(make_plan(ALL[label], SHAPE, 3), select(backend))
+        prediction.run(images, labels)
+    assert np.isnan(prediction.output).all(axis=1).tolist() == [False, True, False]
+    assert np.isfinite(prediction.output[[0, 2]]).all()

@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from nets import Chunk, some_batch
 
+from corenet.engine import make_plan
 from corenet.kernels import clock as places
 from corenet.kernels import dropout, gather
 from corenet.kernels.backend import Backend, numba_problem
 from corenet.kernels.philox import permutation, philox
+from corenet.nn import CrossEntropy, Dropout, Flatten, Linear, ReLU, Residual, Sequential
 
 needs_numba = pytest.mark.skipif(numba_problem() is not None, reason="Numba is not installed")
 NUMBA = Backend("numba", 1, "test")
@@ -136,6 +139,19 @@ def test_dropout_does_not_depend_on_the_chunk(run):
     assert (mask(run, samples, 37, n=7) == whole[:7]).all()
     assert (mask(run, samples[::-1].copy(), 37)[::-1] == whole).all()
     assert (mask(run, samples, 20) == whole[:, :20]).all()  # nor on the features behind
+
+
+def test_layers_of_a_net_drop_different_elements():
+    """Two dropout layers of one shape, wherever in the net, each with numbers of its own."""
+    net = Sequential(Dropout(0.5), Residual(Dropout(0.5), Sequential(ReLU(), Dropout(0.5))), Dropout(0.5), Flatten())
+    plan = make_plan(Sequential(net, Linear(400, 3)), (10, 10, 4), 1, loss=CrossEntropy())
+    chunk = Chunk(plan, apart=True)
+    chunk.run(*some_batch(1, (10, 10, 4)))
+    masks = [call.args[2] for call in chunk.program.forward_calls if call.operation is dropout.forward]
+    assert len(masks) == 4
+    for i, a in enumerate(masks):
+        for b in masks[:i]:
+            assert abs((a == b).mean() - 0.5) < 5 * np.sqrt(0.25 / 400)
 
 
 def test_both_kinds_of_dropout_agree():
