@@ -126,7 +126,9 @@ class Trainer:
         longer finite, WorkerError if a worker is lost.
         """
         epochs, batch_size = integer("epochs", epochs), integer("batch_size", batch_size)
-        callbacks = [PrintEpochs()] if callbacks is None else list(callbacks)
+        callbacks = [PrintEpochs()] if callbacks is None else callbacks
+        if not isinstance(callbacks, Sequence) or not all(isinstance(callback, Callback) for callback in callbacks):
+            raise ConfigError("callbacks", expected="a list of corenet.train.Callback objects", got=repr(callbacks))
         data = self._labelled(train, decides=True)
         held_out = None if validation is None else self._labelled(validation)
         automatic = choose_chunk(describe(self.net), batch_size)
