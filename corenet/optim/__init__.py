@@ -2,6 +2,26 @@
 
 from .description import build, describe
 from .optimizer import SGD, Adam, Optimizer
-from .schedule import Constant, Cosine, Schedule, Step
+from .plateau import Plateau
+from .schedule import Constant, Cosine, Exponential, Inverse, MultiStep, Polynomial, Schedule, Step
+from .warmup import OneCycle, Warmup, scaled_lr
 
-__all__ = ["SGD", "Adam", "Constant", "Cosine", "Optimizer", "Schedule", "Step", "build", "describe"]
+__all__ = [
+    "SGD",
+    "Adam",
+    "Constant",
+    "Cosine",
+    "Exponential",
+    "Inverse",
+    "MultiStep",
+    "OneCycle",
+    "Optimizer",
+    "Plateau",
+    "Polynomial",
+    "Schedule",
+    "Step",
+    "Warmup",
+    "build",
+    "describe",
+    "scaled_lr",
+]

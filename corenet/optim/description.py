@@ -7,9 +7,13 @@ from typing import Any
 
 from ..errors import ConfigError
 from .optimizer import SGD, Adam, Optimizer
-from .schedule import Constant, Cosine, Schedule, Step
+from .plateau import Plateau
+from .schedule import Constant, Cosine, Exponential, Inverse, MultiStep, Polynomial, Schedule, Step
+from .warmup import OneCycle, Warmup
 
-KINDS: dict[str, type] = {kind.__name__: kind for kind in (SGD, Adam, Constant, Step, Cosine)}
+OPTIMIZERS = (SGD, Adam)
+SCHEDULES = (Constant, Step, MultiStep, Exponential, Inverse, Polynomial, Cosine, OneCycle, Warmup, Plateau)
+KINDS: dict[str, type] = {kind.__name__: kind for kind in (*OPTIMIZERS, *SCHEDULES)}
 
 
 def describe(thing: Optimizer | Schedule) -> dict[str, Any]:

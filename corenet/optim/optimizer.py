@@ -13,11 +13,7 @@ import numpy as np
 from ..errors import ConfigError
 from ..kernels import update
 from ..kernels.operation import Operation
-from .schedule import Constant, Schedule, positive
-
-
-def _schedule(owner: str, lr: float | Schedule) -> Schedule:
-    return lr if isinstance(lr, Schedule) else Constant(positive(owner, "lr", lr))
+from .schedule import Schedule, as_schedule, positive
 
 
 class Optimizer(ABC):
@@ -41,7 +37,7 @@ class SGD(Optimizer):
     hyper_size = 4
 
     def __init__(self, lr: float | Schedule, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False):
-        self.lr = _schedule("SGD", lr)
+        self.lr = as_schedule("SGD", lr)
         self.momentum = positive("SGD", "momentum", momentum, zero=True)
         self.weight_decay = positive("SGD", "weight_decay", weight_decay, zero=True)
         self.nesterov = bool(nesterov)
@@ -64,7 +60,7 @@ class Adam(Optimizer):
         self, lr: float | Schedule = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0.0,
     ):  # fmt: skip
-        self.lr = _schedule("Adam", lr)
+        self.lr = as_schedule("Adam", lr)
         if not isinstance(betas, tuple | list) or len(betas) != 2:
             raise ConfigError("Adam(betas=…)", expected="two numbers below 1", got=repr(betas))
         self.betas = (
