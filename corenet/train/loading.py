@@ -36,5 +36,5 @@ def _damage(path: str | Path) -> Iterator[None]:
     try:
         yield
     except (CorenetError, *DAMAGE) as error:
-        got = "a net nested too deeply" if isinstance(error, RecursionError) else str(error)
+        got = "a net nested too deeply" if isinstance(error, RecursionError) else f"{error!s:.300}"
         raise FileError(f"model {path} is damaged", got=got, fix="Use another copy") from error

@@ -63,17 +63,22 @@ def load_model(path: str | Path) -> tuple[ModelInfo, dict[str, np.ndarray]]:
     except OSError as error:
         raise FileError(f"cannot read model {path}", got=error.strerror or str(error)) from error
     except (*DAMAGE, SafetensorError) as error:
+        got = str(error) if type(error) is ValueError else f"a damaged file ({type(error).__name__}: {error})"
         expected = f"a safetensors file of format {FORMAT!r}"
         fix = "Use a model.safetensors that corenet wrote"
-        raise FileError(f"{path} is not a corenet model", expected=expected, got=str(error), fix=fix) from error
+        raise FileError(f"{path} is not a corenet model", expected=expected, got=got, fix=fix) from error
     return info, tensors
 
 
 def _read_header(file: BinaryIO, size: int) -> ModelInfo:
     """Check the header before any of the rest is read. Raises ValueError and its like."""
-    length = int.from_bytes(file.read(8), "little")
-    if size < 8 or length > min(_MAX_HEADER, size - 8):
-        raise ValueError("an empty file" if size == 0 else "a file cut short, or of another kind")
+    start = file.read(16)
+    length = int.from_bytes(start[:8], "little")
+    if start[8:9] != b"{":
+        raise ValueError(f"a file that begins with {start!r}" if start else "an empty file")
+    if length > min(_MAX_HEADER, size - 8):
+        raise ValueError("a file cut short")
+    file.seek(8)
     metadata = json.loads(file.read(length)).get("__metadata__", {})
     found = metadata.get("format")
     if found != FORMAT:
