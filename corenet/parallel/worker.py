@@ -87,9 +87,6 @@ class Worker:
         except (EOFError, OSError):
             os._exit(1)  # the parent is gone: nobody will read a result, whatever the main thread is at
 
-    def do_stop(self) -> None:
-        os._exit(0)
-
     def do_start(
         self, *fds: int, rank: int, workers: int, cpus: list[int], threads: int, kernels: str, barrier: dict[str, Any],
         control: list,
