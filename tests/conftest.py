@@ -214,6 +214,19 @@ class Program:
             pytest.fail(f"the program did not end within {timeout} s; it wrote\n{out}\n{err}")
         return self.process.returncode, out, err
 
+    def succeed(self) -> str:
+        """Wait for its end, which must be good: nothing on standard error, nobody and nothing left; its output."""
+        status, out, err = self.end()
+        assert err == "", err
+        assert status == 0
+        self.leave_nothing()
+        return out
+
+    def leave_nothing(self) -> None:
+        """All its processes end within five seconds, and no shared memory is left."""
+        assert self.survivors() == []
+        assert shm() == self.shm
+
     def survivors(self, within: float = 5) -> list[psutil.Process]:
         """Processes with its mark, and children that nobody has waited for, after that many seconds at most."""
         end = time.monotonic() + within
