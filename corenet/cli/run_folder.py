@@ -37,8 +37,10 @@ class RunFolder:
         try:
             path.mkdir(parents=True, exist_ok=True)
             self.staging = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=path))
-        except OSError as error:
+        except BaseException as error:
             self._remove_made()
+            if not isinstance(error, OSError):
+                raise
             what = f"cannot write the run folder {path}"
             raise FileError(what, got=error.strerror or str(error), fix="Choose another --out") from None
 
