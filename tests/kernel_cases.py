@@ -204,6 +204,8 @@ def training_cases(rng):
 
 
 def all_cases() -> list[Case]:
+    from kernel_cases_training import more_training_cases
+
     rng = np.random.default_rng(0)
     return [
         *conv_cases(rng, CONV_GEOMETRIES),
@@ -213,4 +215,5 @@ def all_cases() -> list[Case]:
         *batchnorm_cases(rng),
         *random_cases(rng),
         *training_cases(rng),
+        *more_training_cases(np.random.default_rng(1)),
     ]

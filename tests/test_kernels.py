@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from guarded import pattern, run_guarded
 from kernel_cases import Case, all_cases
+from kernel_cases_training import DOUBLE as DOUBLE_IN_TRAINING
 
 import corenet.kernels
 from corenet.kernels.backend import numba_problem
@@ -19,6 +20,7 @@ CASES = all_cases()
 
 # Metrics, hyper-parameters and the batch's sums stay double in training, too.
 DOUBLE = {"cross_entropy.forward_backward": [5], "update.sgd": [7], "update.adam": [9], "tree.sum_in_order": [1, 2]}
+DOUBLE |= DOUBLE_IN_TRAINING
 
 
 def arguments(case: Case, dtype):

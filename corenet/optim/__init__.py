@@ -1,14 +1,22 @@
 """Optimizers and learning-rate schedules."""
 
+from .adam import Adam, AdamW
+from .adaptive import Adadelta, Adagrad, RMSprop
 from .description import build, describe
-from .optimizer import SGD, Adam, Optimizer
+from .layerwise import LAMB, LARS
+from .optimizer import SGD, Optimizer
 from .plateau import Plateau
 from .schedule import Constant, Cosine, Exponential, Inverse, MultiStep, Polynomial, Schedule, Step
 from .warmup import OneCycle, Warmup, scaled_lr
 
 __all__ = [
+    "LAMB",
+    "LARS",
     "SGD",
+    "Adadelta",
+    "Adagrad",
     "Adam",
+    "AdamW",
     "Constant",
     "Cosine",
     "Exponential",
@@ -18,6 +26,7 @@ __all__ = [
     "Optimizer",
     "Plateau",
     "Polynomial",
+    "RMSprop",
     "Schedule",
     "Step",
     "Warmup",

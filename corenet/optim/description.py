@@ -6,12 +6,15 @@ import inspect
 from typing import Any
 
 from ..errors import ConfigError
-from .optimizer import SGD, Adam, Optimizer
+from .adam import Adam, AdamW
+from .adaptive import Adadelta, Adagrad, RMSprop
+from .layerwise import LAMB, LARS
+from .optimizer import SGD, Optimizer
 from .plateau import Plateau
 from .schedule import Constant, Cosine, Exponential, Inverse, MultiStep, Polynomial, Schedule, Step
 from .warmup import OneCycle, Warmup
 
-OPTIMIZERS = (SGD, Adam)
+OPTIMIZERS = (SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta, LARS, LAMB)
 SCHEDULES = (Constant, Step, MultiStep, Exponential, Inverse, Polynomial, Cosine, OneCycle, Warmup, Plateau)
 KINDS: dict[str, type] = {kind.__name__: kind for kind in (*OPTIMIZERS, *SCHEDULES)}
 

@@ -47,32 +47,3 @@ class SGD(Optimizer):
     def fill_hyper(self, hyper: np.ndarray, step: int, epoch: float) -> None:
         hyper[0] = self.lr.rate(epoch)
         hyper[1], hyper[2], hyper[3] = self.momentum, self.weight_decay, self.nesterov
-
-
-class Adam(Optimizer):
-    """Adam (Kingma & Ba 2015) with L2 weight decay; PyTorch's formulas and defaults."""
-
-    slots = 2
-    operation = update.adam
-    hyper_size = 7
-
-    def __init__(
-        self, lr: float | Schedule = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 0.0,
-    ):  # fmt: skip
-        self.lr = as_schedule("Adam", lr)
-        if not isinstance(betas, tuple | list) or len(betas) != 2:
-            raise ConfigError("Adam(betas=…)", expected="two numbers below 1", got=repr(betas))
-        self.betas = (
-            positive("Adam", "betas[0]", betas[0], zero=True),
-            positive("Adam", "betas[1]", betas[1], zero=True),
-        )
-        if max(self.betas) >= 1:
-            raise ConfigError("Adam(betas=…)", expected="two numbers below 1", got=repr(betas))
-        self.eps = positive("Adam", "eps", eps)
-        self.weight_decay = positive("Adam", "weight_decay", weight_decay, zero=True)
-
-    def fill_hyper(self, hyper: np.ndarray, step: int, epoch: float) -> None:
-        hyper[0], hyper[1], hyper[2] = self.lr.rate(epoch), *self.betas
-        hyper[3], hyper[4] = self.eps, self.weight_decay
-        hyper[5], hyper[6] = 1 - self.betas[0] ** (step + 1), 1 - self.betas[1] ** (step + 1)

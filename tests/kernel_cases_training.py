@@ -1,0 +1,71 @@
+"""Cases of the operations that train: optimizers, norms of blocks, losses."""
+
+import numpy as np
+from kernel_cases import Case
+
+from corenet.kernels import layerwise, update
+
+# Places of arguments that stay double in training, by operation; see tests/test_kernels.py.
+DOUBLE = {
+    "update.adamw": [9],
+    "update.rmsprop": [9],
+    "update.rmsprop_centered": [11],
+    "update.adagrad": [7],
+    "update.adadelta": [9],
+    "layerwise.partial_norms": [5],
+    "layerwise.trust_ratios": [2, 3, 4, 5],
+    "layerwise.lars": [8, 9, 10],
+    "layerwise.lamb_moments": [9, 10, 11],
+    "layerwise.lamb": [7, 8, 9],
+}
+
+
+def optimizer_cases(rng):
+    old, gradient, square = rng.standard_normal(99), rng.standard_normal(99), rng.random(99)
+    out = [np.zeros(99) for _ in range(4)]
+    moments = [rng.standard_normal(99), out[1], square, out[2]]
+    hyper = np.array([0.01, 0.9, 0.999, 1e-8, 0.1, 1 - 0.9**3, 1 - 0.999**3])
+    yield Case(update.adamw, [16, 80, old, out[0], gradient, *moments, hyper], [3, 6, 8], 4, per_sample=False)
+    kept, hyper = [square, out[1], rng.standard_normal(99), out[2]], np.array([0.01, 0.9, 1e-8, 0.1, 0.8])
+    yield Case(update.rmsprop, [16, 80, old, out[0], gradient, *kept, hyper], [3, 6, 8], 4, per_sample=False)
+    kept = [square + 1, *kept[1:], 0.5 * rng.standard_normal(99), out[3]]
+    args = [16, 80, old, out[0], gradient, *kept, hyper]
+    yield Case(update.rmsprop_centered, args, [3, 6, 8, 10], 16, per_sample=False)
+    args = [*args[:5], np.zeros(99), *args[6:9], 20 * args[9], *args[10:]]  # means that the squares cannot have
+    yield Case(update.rmsprop_centered, args, [3, 6, 8, 10], 16, "clamped", per_sample=False)
+    for initial in (0.0, 0.7):
+        hyper = np.array([0.01, 1e-10, 0.1, initial])
+        args = [16, 80, old, out[0], gradient, square, out[1], hyper]
+        yield Case(update.adagrad, args, [3, 6], 4, f"from {initial}", per_sample=False)
+    args = [16, 80, old, out[0], gradient, square, out[1], rng.random(99), out[2], np.array([0.5, 0.9, 1e-6, 0.1])]
+    yield Case(update.adadelta, args, [3, 6, 8], 4, per_sample=False)
+
+
+def layerwise_cases(rng):
+    blocks = np.array([[0, 40, 0], [40, 56, 0], [64, 65, 1], [70, 99, 2]])
+    old, gradient, square = rng.standard_normal(99), rng.standard_normal(99), rng.random(99)
+    out, sums = [np.zeros(99) for _ in range(3)], np.zeros((4, 2))
+    decays, ratios = np.array([0.1, 0.0, 0.2]), np.array([1.5, 1.0, 0.3])
+    for low, high in ((0, 4), (1, 3)):
+        label = f"blocks {low} to {high}"
+        yield Case(layerwise.partial_norms, [low, high, blocks, old, gradient, sums], [5], 40, label, per_sample=False)
+        args = [low, high, blocks, old, out[0], gradient, rng.standard_normal(99), out[1], decays, ratios]
+        yield Case(layerwise.lars, [*args, np.array([0.1, 0.9])], [4, 7], 4, label, per_sample=False)
+        hyper = np.array([0.01, 0.9, 0.999, 1e-6, 1 - 0.9**3, 1 - 0.999**3])
+        kept = [rng.standard_normal(99), out[1], square, out[2]]
+        args = [low, high, blocks, old, gradient, *kept, decays, sums, hyper]
+        yield Case(layerwise.lamb_moments, args, [6, 8, 10], 40, label, per_sample=False)
+        args = [low, high, blocks, old, out[0], kept[0], square, decays, ratios, hyper]
+        yield Case(layerwise.lamb, args, [4], 8, label, per_sample=False)
+    starts, sums = np.array([0, 3, 3, 4, 6, 8]), rng.random((8, 2))
+    sums[3, 0] = sums[4:6, 1] = 0
+    coefficients = np.array([0.02, 0.02, 0.02, 0.02, 0.0])
+    args = [4, starts, sums, rng.random(5), coefficients, np.zeros(5), 1e-3]
+    yield Case(layerwise.trust_ratios, args, [5], 8, "a norm of 0", per_sample=True)
+    args = [5, starts, sums, rng.random(5), coefficients, np.zeros(5), 0.0]
+    yield Case(layerwise.trust_ratios, args, [5], 8, "a coefficient of 0", per_sample=True)
+
+
+def more_training_cases(rng):
+    """All cases of this file."""
+    return [*optimizer_cases(rng), *layerwise_cases(rng)]
