@@ -204,6 +204,7 @@ def training_cases(rng):
 
 
 def all_cases() -> list[Case]:
+    from kernel_cases_layers import more_cases
     from kernel_cases_training import more_training_cases
 
     rng = np.random.default_rng(0)
@@ -215,5 +216,6 @@ def all_cases() -> list[Case]:
         *batchnorm_cases(rng),
         *random_cases(rng),
         *training_cases(rng),
+        *more_cases(rng),
         *more_training_cases(np.random.default_rng(1)),
     ]

@@ -18,8 +18,14 @@ needs_numba = pytest.mark.skipif(numba_problem() is not None, reason="Numba is n
 CASES = all_cases()
 
 
-# Metrics, hyper-parameters and the batch's sums stay double in training, too.
-DOUBLE = {"cross_entropy.forward_backward": [5], "update.sgd": [7], "update.adam": [9], "tree.sum_in_order": [1, 2]}
+# Metrics, hyper-parameters, the batch's sums and matrices that a plan has fixed stay double in training, too.
+DOUBLE = {
+    "cross_entropy.forward_backward": [5],
+    "update.sgd": [7],
+    "update.adam": [9],
+    "tree.sum_in_order": [1, 2],
+    "resize.resample": [3, 5],
+}
 DOUBLE |= DOUBLE_IN_TRAINING
 
 

@@ -7,19 +7,23 @@ from .operation import operation, prange
 from .philox import philox
 
 
+def draw(n, features, samples, clock, layer, p):
+    """Which of (n, features) elements are kept: a random word for each, four of them from one counter."""
+    groups = np.arange((features + 3) // 4, dtype=np.uint64)[None, :]
+    sample = samples[:n, None].astype(np.uint64)
+    seed, step = clock[SEED].astype(np.uint64), clock[STEP].astype(np.uint64)
+    words = philox(groups, sample, step, np.uint64(layer), seed, seed >> np.uint64(32))
+    random = np.stack(words, axis=-1).reshape(n, -1)[:, :features]
+    return random >= np.uint64(p * 4294967296.0)
+
+
 @operation
 def forward(n, x, y, kept, samples, clock, layer, p):
     """y = x/(1 − p) where kept, else 0; each element of x (chunk, features) is kept with probability 1 − p.
 
     kept (chunk, features) uint8 is for backward; samples (chunk,) int64: each sample's number in the data set.
     """
-    features = x.shape[1]
-    groups = np.arange((features + 3) // 4, dtype=np.uint64)[None, :]
-    sample = samples[:n, None].astype(np.uint64)
-    seed, step = clock[SEED].astype(np.uint64), clock[STEP].astype(np.uint64)
-    words = philox(groups, sample, step, np.uint64(layer), seed, seed >> np.uint64(32))
-    random = np.stack(words, axis=-1).reshape(n, -1)[:, :features]
-    kept[:n] = random >= np.uint64(p * 4294967296.0)
+    kept[:n] = draw(n, x.shape[1], samples, clock, layer, p)
     y[:n] = np.where(kept[:n], x[:n] * x.dtype.type(1 / (1 - p)), 0)
 
 
