@@ -246,7 +246,7 @@ class Crew:
         except subprocess.TimeoutExpired:
             how = "closed its channel but still runs"
         else:
-            how = f"ended with exit code {code}, see above" if code >= 0 else f"was killed by {_signal_name(-code)}"
+            how = f"ended with exit code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
             if code == -signal.SIGKILL:
                 how += " (likely cause: out of memory, or somebody killed it)"
             elif code in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL):
