@@ -2,6 +2,7 @@
 
 from .adam import Adam, AdamW
 from .adaptive import Adadelta, Adagrad, RMSprop
+from .common import NO_DECAY, Group
 from .description import build, describe
 from .layerwise import LAMB, LARS
 from .optimizer import SGD, Optimizer
@@ -12,6 +13,7 @@ from .warmup import OneCycle, Warmup, scaled_lr
 __all__ = [
     "LAMB",
     "LARS",
+    "NO_DECAY",
     "SGD",
     "Adadelta",
     "Adagrad",
@@ -20,6 +22,7 @@ __all__ = [
     "Constant",
     "Cosine",
     "Exponential",
+    "Group",
     "Inverse",
     "MultiStep",
     "OneCycle",

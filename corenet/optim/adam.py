@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ..errors import ConfigError
 from ..kernels import update
 from .optimizer import Optimizer
-from .schedule import Schedule, as_schedule, positive
+from .schedule import Schedule, positive
 
 
 def check_betas(owner: str, betas: Sequence[float]) -> tuple[float, float]:
@@ -31,10 +32,10 @@ class Adam(Optimizer):
 
     def __init__(
         self, lr: float | Schedule = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 0.0,
+        weight_decay: float = 0.0, **common: Any,
     ):  # fmt: skip
         name = type(self).__name__
-        self.lr = as_schedule(name, lr)
+        super().__init__(lr, common)
         self.betas = check_betas(name, betas)
         self.eps = positive(name, "eps", eps)
         self.weight_decay = positive(name, "weight_decay", weight_decay, zero=True)
@@ -52,6 +53,6 @@ class AdamW(Adam):
 
     def __init__(
         self, lr: float | Schedule = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 1e-2,
+        weight_decay: float = 1e-2, **common: Any,
     ):  # fmt: skip
-        super().__init__(lr, betas, eps, weight_decay)
+        super().__init__(lr, betas, eps, weight_decay, **common)

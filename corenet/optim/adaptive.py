@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..kernels import update
 from .optimizer import Optimizer
-from .schedule import Schedule, as_schedule, below_one, positive
+from .schedule import Schedule, below_one, positive
 
 
 class RMSprop(Optimizer):
@@ -16,9 +18,9 @@ class RMSprop(Optimizer):
 
     def __init__(
         self, lr: float | Schedule = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0.0,
-        momentum: float = 0.0, centered: bool = False,
+        momentum: float = 0.0, centered: bool = False, **common: Any,
     ):  # fmt: skip
-        self.lr = as_schedule("RMSprop", lr)
+        super().__init__(lr, common)
         self.alpha = below_one("RMSprop", "alpha", alpha)
         self.eps = positive("RMSprop", "eps", eps)
         self.weight_decay = positive("RMSprop", "weight_decay", weight_decay, zero=True)
@@ -40,9 +42,9 @@ class Adagrad(Optimizer):
 
     def __init__(
         self, lr: float | Schedule = 1e-2, lr_decay: float = 0.0, weight_decay: float = 0.0,
-        initial_accumulator_value: float = 0.0, eps: float = 1e-10,
+        initial_accumulator_value: float = 0.0, eps: float = 1e-10, **common: Any,
     ):  # fmt: skip
-        self.lr = as_schedule("Adagrad", lr)
+        super().__init__(lr, common)
         self.lr_decay = positive("Adagrad", "lr_decay", lr_decay, zero=True)
         self.weight_decay = positive("Adagrad", "weight_decay", weight_decay, zero=True)
         self.initial_accumulator_value = positive(
@@ -63,9 +65,9 @@ class Adadelta(Optimizer):
     hyper_size = 4
 
     def __init__(
-        self, lr: float | Schedule = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0.0
+        self, lr: float | Schedule = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0.0, **common: Any,
     ):  # fmt: skip
-        self.lr = as_schedule("Adadelta", lr)
+        super().__init__(lr, common)
         self.rho = below_one("Adadelta", "rho", rho)
         self.eps = positive("Adadelta", "eps", eps)
         self.weight_decay = positive("Adadelta", "weight_decay", weight_decay, zero=True)

@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import ConfigError
 from .adam import Adam, AdamW
 from .adaptive import Adadelta, Adagrad, RMSprop
+from .common import Common, Group
 from .layerwise import LAMB, LARS
 from .optimizer import SGD, Optimizer
 from .plateau import Plateau
@@ -24,7 +25,10 @@ def describe(thing: Optimizer | Schedule) -> dict[str, Any]:
     name = type(thing).__name__
     if KINDS.get(name) is not type(thing):
         raise ConfigError("optimizer", expected="one of corenet.optim", got=repr(thing))
-    values = {key: getattr(thing, key) for key in inspect.signature(type(thing)).parameters}
+    own = [key for key, p in inspect.signature(type(thing)).parameters.items() if p.kind is not p.VAR_KEYWORD]
+    values = {key: getattr(thing, key) for key in own}
+    if isinstance(thing, Optimizer) and thing.common != Common():
+        values |= vars(thing.common) | {"groups": [vars(group) for group in thing.common.groups]}
     return {"type": name} | {k: describe(v) if isinstance(v, Schedule) else v for k, v in values.items()}
 
 
@@ -32,8 +36,10 @@ def build(description: dict[str, Any]) -> Any:
     """What `describe` described. Raises ConfigError for anything else."""
     if not isinstance(description, dict) or description.get("type") not in KINDS:
         raise ConfigError("optimizer description", expected="one of " + ", ".join(KINDS), got=repr(description)[:80])
-    arguments = {k: build(v) if isinstance(v, dict) else v for k, v in description.items() if k != "type"}
     try:
+        arguments = {k: build(v) if isinstance(v, dict) else v for k, v in description.items() if k != "type"}
+        if "groups" in arguments:
+            arguments["groups"] = [Group(**group) for group in arguments["groups"]]
         return KINDS[description["type"]](**arguments)
     except TypeError as error:
         raise ConfigError("optimizer description", got=str(error)) from error

@@ -19,7 +19,7 @@ from ..kernels.backend import Backend
 from ..kernels.operation import Operation
 from .adam import check_betas
 from .optimizer import Optimizer
-from .schedule import Schedule, as_schedule, positive
+from .schedule import Schedule, positive
 
 Pass = tuple[Operation, tuple]  # an operation and its arguments after `low`, ready to be bound
 
@@ -60,11 +60,18 @@ class LayerwiseOptimizer(Optimizer):
     weight_decay: float
     trust_coefficient: float
 
-    def trust(self, blocks: Blocks) -> Trust:
-        """Arrays for these blocks, with the same decay and coefficient for all entries."""
+    def __init__(self, lr: float | Schedule, common: dict[str, Any]):
+        super().__init__(lr, common)
+        if any(group.lr_scale != 1 for group in self.common.groups):
+            fix = "Its rates follow the norms; give weight_decay only"
+            raise ConfigError(f"{type(self).__name__}(groups=…)", expected="lr_scale 1", got="another", fix=fix)
+
+    def trust(self, blocks: Blocks, sums: np.ndarray | None = None) -> Trust:
+        """Arrays for these blocks, with the same decay and coefficient for all entries; sums may be shared ones."""
         count, entries = len(blocks.bounds), len(blocks.starts) - 1
         decays, coefficients = np.full(entries, self.weight_decay), np.full(entries, self.trust_coefficient)
-        return Trust(np.zeros((count, 2)), np.ones(entries), decays, coefficients, np.zeros(self.hyper_size))
+        sums = np.zeros((count, 2)) if sums is None else sums
+        return Trust(sums, np.ones(entries), decays, coefficients, np.zeros(self.hyper_size))
 
     @abstractmethod
     def passes(
@@ -88,9 +95,9 @@ class LARS(LayerwiseOptimizer):
 
     def __init__(
         self, lr: float | Schedule, momentum: float = 0.9, weight_decay: float = 0.0,
-        trust_coefficient: float = 0.001, eps: float = 0.0,
+        trust_coefficient: float = 0.001, eps: float = 0.0, **common: Any,
     ):  # fmt: skip
-        self.lr = as_schedule("LARS", lr)
+        super().__init__(lr, common)
         self.momentum = positive("LARS", "momentum", momentum, zero=True)
         self.weight_decay = positive("LARS", "weight_decay", weight_decay, zero=True)
         self.trust_coefficient = positive("LARS", "trust_coefficient", trust_coefficient)
@@ -124,9 +131,9 @@ class LAMB(LayerwiseOptimizer):
 
     def __init__(
         self, lr: float | Schedule = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6,
-        weight_decay: float = 1e-2,
+        weight_decay: float = 1e-2, **common: Any,
     ):  # fmt: skip
-        self.lr = as_schedule("LAMB", lr)
+        super().__init__(lr, common)
         self.betas = check_betas("LAMB", betas)
         self.eps = positive("LAMB", "eps", eps)
         self.weight_decay = positive("LAMB", "weight_decay", weight_decay, zero=True)

@@ -6,23 +6,45 @@ state is spread over the workers by itself. The arithmetic is in `kernels/update
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 
 from ..errors import ConfigError
 from ..kernels import update
 from ..kernels.operation import Operation
-from .schedule import Schedule, as_schedule, positive
+from .common import Common, Group
+from .schedule import Scaled, Schedule, as_schedule, positive
 
 
 class Optimizer(ABC):
-    """Base of optimizers; subclasses keep their constructor's arguments as attributes of the same names."""
+    """Base of optimizers; subclasses keep their constructor's arguments as attributes of the same names.
+
+    All take the options of `Common` as keyword arguments, too.
+    """
 
     slots: int  # numbers kept per parameter
     operation: Operation  # update(low, high, old, new, gradient, *(old and new of each slot), hyper)
     hyper_size: int
-    lr: Schedule
+    weight_decay: float
+
+    def __init__(self, lr: float | Schedule, common: dict[str, Any]):
+        name = type(self).__name__
+        self.lr = as_schedule(name, lr)
+        self.common = Common.checked(name, common)
+
+    def of_group(self, group: Group | None) -> Optimizer:
+        """The optimizer that a group's parameters have; None: those of no group."""
+        if group is None:
+            return self
+        other = copy.copy(self)
+        if group.weight_decay is not None:
+            other.weight_decay = float(group.weight_decay)
+        if group.lr_scale != 1:
+            other.lr = Scaled(self.lr, group.lr_scale)
+        return other
 
     @abstractmethod
     def fill_hyper(self, hyper: np.ndarray, step: int, epoch: float) -> None:
@@ -36,8 +58,15 @@ class SGD(Optimizer):
     operation = update.sgd
     hyper_size = 4
 
-    def __init__(self, lr: float | Schedule, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: bool = False):
-        self.lr = as_schedule("SGD", lr)
+    def __init__(
+        self,
+        lr: float | Schedule,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        **common: Any,
+    ):
+        super().__init__(lr, common)
         self.momentum = positive("SGD", "momentum", momentum, zero=True)
         self.weight_decay = positive("SGD", "weight_decay", weight_decay, zero=True)
         self.nesterov = bool(nesterov)

@@ -49,6 +49,16 @@ class Schedule(ABC):
         """Told the watched metric once after every epoch; only `Plateau` changes by it."""
 
 
+class Scaled(Schedule):
+    """Another schedule times a factor."""
+
+    def __init__(self, schedule: Schedule, factor: float):
+        self.schedule, self.factor = schedule, positive("Scaled", "factor", factor, zero=True)
+
+    def rate(self, epoch: float) -> float:
+        return self.schedule.rate(epoch) * self.factor
+
+
 class Constant(Schedule):
     """Always lr."""
 

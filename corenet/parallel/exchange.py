@@ -6,7 +6,9 @@
               times        (workers, 3) float64         worker w its row                parent
     state     state        (2, size)                    shard owners → [(t+1) & 1]      all ← [t & 1]
               slots        (2, slots, size)             shard owners → [(t+1) & 1]      shard owners ← [t & 1]
+              average      (2, size), or empty          shard owners → [(t+1) & 1]      all, predicting
               gradient     (size,)                      shard owners                    shard owners
+              sums         (2, blocks, 2) float64       block owners, in a phase        all, in the next phase
     batch     rows         (chunks, row size)           who computed the chunk          shard owners, their columns
               counts       (chunks,) int64              who computed the chunk          worker 0
               metrics      (chunks, 2) float64          who computed the chunk          worker 0
@@ -25,7 +27,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..engine import Plan
+from ..optim import Optimizer
 from .barrier import AtomicBarrier
+from .shards import make_blocks
 
 # Places in `status`.
 STEP, FAILED_STEP = 0, 1  # steps done in the whole run; the first step whose loss was not finite, or −1
@@ -45,10 +49,16 @@ def control_fields(workers: int) -> Fields:
     }
 
 
-def state_fields(plan: Plan, slots: int) -> Fields:
-    """Parameters, running statistics and the optimizer's numbers, twice; the batch's gradient."""
+def state_fields(plan: Plan, optimizer: Optimizer) -> Fields:
+    """Parameters, running statistics and the optimizer's numbers, twice; the batch's gradient and its blocks' norms."""
     size, dtype = plan.layout.size, plan.layout.dtype.str
-    return {"state": ((2, size), dtype), "slots": ((2, slots, size), dtype), "gradient": ((size,), dtype)}
+    return {
+        "state": ((2, size), dtype),
+        "slots": ((2, optimizer.slots, size), dtype),
+        "average": ((2, size if optimizer.common.ema is not None else 0), dtype),
+        "gradient": ((size,), dtype),
+        "sums": ((2, len(make_blocks(plan).bounds), 2), "float64"),
+    }
 
 
 def batch_fields(plan: Plan) -> Fields:

@@ -43,6 +43,14 @@ class Sync:
         self.rows = list(arrays["rows"])
         self.counts, self.metrics = arrays["counts"], list(arrays["metrics"])
 
+        self.waited = 0.0  # seconds of this step
+
+    def meet(self) -> None:
+        """Wait for all workers."""
+        begin = perf_counter()
+        self.barrier.wait()
+        self.waited += perf_counter() - begin
+
     def epoch(
         self, *, epoch: int, first_step: int, seed: int, x: np.ndarray, y: np.ndarray, order: np.ndarray, shift: int,
         flip: bool,
@@ -53,7 +61,7 @@ class Sync:
         steps = math.ceil(n / batch)
         time = runner.clock
         time[clock.SEED], time[clock.EPOCH] = seed, epoch
-        begin = perf_counter()
+        begin, self.waited = perf_counter(), 0.0
         for index in range(steps):
             step, first = first_step + index, index * batch
             samples = min(batch, n - first)
@@ -69,20 +77,17 @@ class Sync:
                 self.metrics[chunk][:] = runner.metrics
                 self.counts[chunk] = count
                 self.times[SAMPLES] += count
-            computed = perf_counter()
-            self.barrier.wait()
-            waited = perf_counter()
-            self.reducer.run(step, epoch + index / steps, chunks, samples)
+            self.meet()
+            self.reducer.run(step, epoch + index / steps, chunks, samples, self.meet)
             if self.rank == 0 and not math.isfinite(self.reducer.totals[1 - (step & 1), 0]):
                 self.status[FAILED_STEP] = step
-            reduced = perf_counter()
-            self.barrier.wait()
-            end = perf_counter()
+            self.meet()
             if self.rank == 0:
                 self.status[STEP] = step + 1
-            self.times[COMPUTE] += computed - begin + reduced - waited
-            self.times[WAIT] += waited - computed + end - reduced
-            begin = end
+            end = perf_counter()
+            self.times[COMPUTE] += end - begin - self.waited
+            self.times[WAIT] += self.waited
+            begin, self.waited = end, 0.0
             if self.status[FAILED_STEP] >= 0:
                 return
 

@@ -139,7 +139,9 @@ class Worker:
     ) -> None:
         """Plan and bind prediction for images stored as `source`."""
         plan = self._plan(net, input_shape, chunk, chunk, None)
-        runner = self.predictors[source] = ChunkRunner(plan, self.arrays()["state"], None, np.dtype(source), scaling)
+        arrays = self.arrays()
+        state = arrays["average"] if arrays["average"].size else arrays["state"]
+        runner = self.predictors[source] = ChunkRunner(plan, state, None, np.dtype(source), scaling)
         self.unlinked += runner.calls()
 
     def _plan(self, net: dict, input_shape: list[int], chunk: int, batch: int, loss: str | None) -> Plan:

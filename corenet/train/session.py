@@ -35,6 +35,7 @@ class Snapshot:
     state: np.ndarray
     slots: np.ndarray | None = None
     step: int = 0
+    average: np.ndarray | None = None  # of the weights, where it is kept
 
 
 class Session:
@@ -57,8 +58,8 @@ class Session:
         self._data: dict[int, Dataset] = {}
         plan = make_plan(net, input_shape, 1, 1, loss=loss)
         self._outputs = math.prod(plan.output_shape)
-        arrays = crew.share("state", state_fields(plan, optimizer.slots)).arrays
-        self._state, self._slots = arrays["state"], arrays["slots"]
+        arrays = crew.share("state", state_fields(plan, optimizer)).arrays
+        self._state, self._slots, self._average = arrays["state"], arrays["slots"], arrays["average"]
         self.restore(begin)
 
     @property
@@ -71,14 +72,22 @@ class Session:
         """The latest parameters and statistics, flat; a view of shared memory."""
         return self._state[self.step & 1]
 
+    @property
+    def used_state(self) -> np.ndarray:
+        """What prediction uses: averaged weights where the optimizer keeps them, else the latest."""
+        return self._average[self.step & 1] if self._average.size else self.state
+
     def snapshot(self) -> Snapshot:
         """A copy of all that training has to go on from."""
-        return Snapshot(self.state.copy(), self._slots[self.step & 1].copy(), self.step)
+        average = self._average[self.step & 1].copy() if self._average.size else None
+        return Snapshot(self.state.copy(), self._slots[self.step & 1].copy(), self.step, average)
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot; only while the workers are idle."""
         self._state[:] = snapshot.state
         self._slots[:] = 0 if snapshot.slots is None else snapshot.slots
+        if self._average.size:
+            self._average[:] = snapshot.state if snapshot.average is None else snapshot.average
         self.crew.status[STEP] = snapshot.step
 
     @property

@@ -322,7 +322,11 @@ class Trainer:
         return self._session
 
     def _current_state(self) -> np.ndarray:
-        return self._saved().state if self._session is None else self._session.state
+        """What prediction uses."""
+        if self._session is not None:
+            return self._session.used_state
+        saved = self._saved()
+        return saved.state if saved.average is None else saved.average
 
     def _saved(self) -> Snapshot:
         if self._snapshot is None:
