@@ -23,10 +23,8 @@ from corenet.kernels import backend
 from corenet.parallel import exchange
 from corenet.parallel.balance import Balancer
 from corenet.parallel.barrier import Aborted, create_barrier
-from corenet.parallel.chunks import ChunkRunner
 from corenet.parallel.crew import Crew
 from corenet.parallel.memory import Segment
-from corenet.parallel.reduction import ShardReducer
 from corenet.parallel.sync import Sync
 
 CLASSES = 4
@@ -100,7 +98,7 @@ class Ranks:
         self.plan: Plan = make_plan(net, x.shape[1:], chunk, batch, loss=nn.CrossEntropy())
         fields = {
             **exchange.control_fields(workers),
-            **exchange.state_fields(self.plan, optimizer.slots),
+            **exchange.state_fields(self.plan, optimizer),
             **exchange.batch_fields(self.plan),
         }
         self.arrays = Segment.create(fields).arrays
@@ -110,11 +108,11 @@ class Ranks:
         self.ranks: list[Sync] = []
         for rank in range(workers):
             scaling = ((0.0,), (1.0,))
-            runner = ChunkRunner(self.plan, self.arrays["state"], self.arrays["panels"], x.dtype, scaling)
-            reducer = ShardReducer(self.plan, optimizer, self.arrays, rank, workers)
-            for call in (*runner.calls(), *reducer.calls()):
+            who = rank, workers, barrier, balancer
+            sync = Sync(self.plan, optimizer, self.arrays, x.dtype, scaling, *who)  # type: ignore[arg-type]
+            for call in sync.calls():
                 call.link(backend.select(kernels))
-            self.ranks.append(Sync(rank, workers, runner, reducer, barrier, balancer, self.arrays))  # type: ignore[arg-type]
+            self.ranks.append(sync)
 
     def epoch(self, order: Sequence[int] | None = None) -> None:
         """One epoch in this order, on all ranks at once."""

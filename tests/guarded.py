@@ -1,8 +1,8 @@
 """Arrays between guard words: a kernel that writes outside its array is caught, and what it reads there is NaN.
 
-     ┌────────── one block, filled with a pattern ──────────┐
-     │ guard │ array, cache-line aligned            │ guard │      an unplanned write changes the pattern,
-     └───────┴──────────────────────────────────────┴───────┘      an unplanned read of a float gives NaN
+┌────────── one block, filled with a pattern ──────────┐
+│ guard │ array, cache-line aligned            │ guard │      an unplanned write changes the pattern,
+└───────┴──────────────────────────────────────┴───────┘      an unplanned read of a float gives NaN
 """
 
 import ctypes

@@ -22,12 +22,12 @@ class Steps:
         seed: int = 0,
     ):  # fmt: skip
         self.plan = make_plan(net, shape, chunk, batch, loss=CrossEntropy())
-        fields = {**state_fields(self.plan, optimizer.slots), **batch_fields(self.plan)}
+        fields = {**state_fields(self.plan, optimizer), **batch_fields(self.plan)}
         self.arrays = {name: zeros(size, np.dtype(dtype)) for name, (size, dtype) in fields.items()}
         self.arrays["state"][0] = initial_state(self.plan, seed)
         scaling = (0.0,), (1.0,)
         images = np.dtype(np.float32)
-        self.runner = ChunkRunner(self.plan, self.arrays["state"], self.arrays["panels"], images, scaling)
+        self.runner = ChunkRunner(self.plan, self.arrays["state"], {"panels": self.arrays["panels"]}, images, scaling)
         self.reducer = ShardReducer(self.plan, optimizer, self.arrays, 0, 1)
         for call in (*self.runner.calls(), *self.reducer.calls()):
             call.link(backend)
@@ -47,12 +47,13 @@ class Steps:
             first = chunk * size
             n = min(size, samples - first)
             self.runner.load(n, images, order, first)
-            self.runner.train(self.steps, n, first, labels)
+            self.runner.start(n, first, labels)
+            self.runner.train(self.steps, n)
             self.arrays["rows"][chunk] = self.runner.row
             self.arrays["metrics"][chunk] = self.runner.metrics
             self.arrays["counts"][chunk] = n
         loss = float(self.arrays["metrics"][:chunks, 0].sum()) / samples
-        self.reducer.run(self.steps, epoch, chunks, samples)
+        self.reducer.run(self.steps, epoch, chunks, samples, lambda: None)
         self.steps += 1
         return loss
 

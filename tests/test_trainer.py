@@ -163,7 +163,7 @@ def hot_loop(kernels: bool = True) -> Ranks:
     )  # fmt: skip
     ranks = Ranks(net, optim.Adam(1e-3), x, y, chunk=4, batch=8, balancer=Equal())
     if not kernels:
-        for call in (*ranks.ranks[0].runner.calls(), *ranks.ranks[0].reducer.calls()):
+        for call in ranks.ranks[0].calls():
             call.run = lambda *args: None
     ranks.epoch()  # warm
     return ranks
@@ -219,7 +219,7 @@ def test_the_meter_sees_a_leak(monkeypatch):
 def test_nothing_is_compiled_in_the_loop():
     ranks = hot_loop()
     rank = ranks.ranks[0]
-    codes = {call.run for call in (*rank.runner.calls(), *rank.reducer.calls()) if hasattr(call.run, "signatures")}
+    codes = {call.run for call in rank.calls() if hasattr(call.run, "signatures")}
     assert len(codes) > 15
     assert all(len(code.signatures) >= 1 for code in codes)
     signatures = {code: len(code.signatures) for code in codes}

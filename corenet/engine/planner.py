@@ -33,6 +33,19 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Meet:
+    """All chunks are brought this far before any goes on: then every worker makes the same from all chunks' rows.
+
+    operation(chunks, *columns of the rows, counts, *results, *args), results being in the space "common".
+    """
+
+    operation: Operation
+    columns: tuple[Buffer, ...]  # of the row
+    results: tuple[Buffer, ...]
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
 class Product:
     """A weight gradient made once per batch: operation(samples, x panel, dy panel, dw, low row, high row)."""
 
@@ -60,8 +73,8 @@ class Plan:
     chunk: int
     batch: int
     training: bool
-    forward: tuple[Step, ...]
-    backward: tuple[Step, ...]
+    forward: tuple[Step | Meet, ...]
+    backward: tuple[Step | Meet, ...]
     products: tuple[Product, ...]
     merges: tuple[Merge, ...]
     layout: Layout
@@ -81,6 +94,11 @@ class Plan:
         return self.layout.stat_end
 
     @property
+    def meets(self) -> tuple[Meet, ...]:
+        """Where all chunks of a batch have to wait for each other."""
+        return tuple(step for step in (*self.forward, *self.backward) if isinstance(step, Meet))
+
+    @property
     def chunks(self) -> int:
         """Chunks of a full batch."""
         return -(-self.batch // self.chunk)
@@ -95,8 +113,9 @@ class PlanBuilder:
         self.layer_number = 0
         self._path: list[str] = []
         self._layers: list[Layer] = []
-        self._forward: list[Step] = []
-        self._backward: list[Step] = []
+        self._forward: list[Step | Meet] = []
+        self._backward: list[Step | Meet] = []
+        self._common: list[Buffer] = []
         self.products: list[Product] = []
         self.merges: list[Merge] = []
         self.state: list[tuple[str, tuple[int, ...], str]] = []
@@ -162,6 +181,20 @@ class PlanBuilder:
         if self.training:
             self._backward.append(Step(operation, args))
 
+    def common(self, shape: tuple[int, ...]) -> Buffer:
+        """Memory that all chunks of a worker share: for the results of a `meet`."""
+        buffer = Buffer(shape, self.dtype.str, "common")
+        self._common.append(buffer)
+        return buffer
+
+    def meet_forward(self, operation: Operation, columns: tuple, results: tuple, *args: Any) -> None:
+        """Let all chunks of the batch come this far; then make `results` from these columns of their rows."""
+        self._forward.append(Meet(operation, columns, results, args))
+
+    def meet_backward(self, operation: Operation, columns: tuple, results: tuple, *args: Any) -> None:
+        """The same among backward steps, which run in reverse order of being added."""
+        self._backward.append(Meet(operation, columns, results, args))
+
     def product(self, operation: Operation, x: Buffer, dy: Buffer, weight: Parameter) -> None:
         """Make a weight's gradient once per batch from batch-wide panels of x and dy (chunk, width)."""
         if not self.training:
@@ -218,7 +251,7 @@ class PlanBuilder:
         forward, backward = tuple(self._forward), tuple(reversed(self._backward))
         lifetimes: dict[Buffer, tuple[int, int]] = {}
         for time, step in enumerate((*forward, *backward)):
-            for root in (b.root for b in step.buffers()):
+            for root in (b.root for b in step.buffers()) if isinstance(step, Step) else ():
                 if root.space == "arena":
                     lifetimes[root] = (lifetimes.get(root, (time, time))[0], time)
         if not self.training and y.data.root.space == "arena":  # the output outlives the last step
@@ -230,6 +263,7 @@ class PlanBuilder:
             "io": io,
             "panels": panels,
             "row": layout.stat_end * item,
+            "common": self._stack(self._common),
             "state": layout.size * item,
             "gradient": layout.size * item,
         }

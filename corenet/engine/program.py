@@ -39,8 +39,16 @@ class Program:
             return Call(step.operation, *(arg.array(spaces) if isinstance(arg, Buffer) else arg for arg in step.args))
 
         self.plan = plan
-        self.forward_calls = [bind(step) for step in plan.forward]
-        self.backward_calls = [bind(step) for step in plan.backward]
+        self.forward_calls = [bind(step) for step in plan.forward if isinstance(step, Step)]
+        self.backward_calls = [bind(step) for step in plan.backward if isinstance(step, Step)]
+        # The same calls, cut where all chunks of a batch meet.
+        self.parts: list[list[Call]] = [[]]
+        calls = iter(self.calls())
+        for step in (*plan.forward, *plan.backward):
+            if isinstance(step, Step):
+                self.parts[-1].append(next(calls))
+            else:
+                self.parts.append([])
         self.images, self.labels, self.samples, self.clock, self.metrics, self.output = (
             buffer.array(spaces)
             for buffer in (plan.images, plan.labels, plan.samples, plan.clock, plan.metrics, plan.output)
@@ -60,9 +68,14 @@ class Program:
         for call in self.backward_calls:
             call.run(n, *call.args)
 
+    def run(self, part: int, n: int) -> None:
+        """The steps between two places where all chunks meet; a plan without such places has one part."""
+        for call in self.parts[part]:
+            call.run(n, *call.args)
+
 
 def private_spaces(plan: Plan) -> dict[str, np.ndarray]:
-    """Fresh memory, cache-line aligned, for the spaces that only one worker uses."""
+    """Fresh memory, cache-line aligned, for the spaces of one chunk at work."""
     return {name: aligned_bytes(plan.bytes[name]) for name in ("arena", "io", "row")}
 
 

@@ -15,11 +15,12 @@ from ..kernels import clock, gather
 class ChunkRunner:
     """Picks a chunk's samples, scales them, and runs a plan's steps on them, from either copy of the state."""
 
-    def __init__(self, plan: Plan, state: np.ndarray, panels: np.ndarray | None, source: np.dtype, scaling: Any):
-        """state (2, size); panels: bytes, in training; scaling: mean and std per channel, of values in 0 … 1."""
+    def __init__(self, plan: Plan, state: np.ndarray, shared: dict[str, np.ndarray], source: np.dtype, scaling: Any):
+        """state (2, size); shared: bytes of the spaces "panels" and "common", in training; scaling: mean and std per
+        channel, of values in 0 … 1.
+        """
         self.plan = plan
         private = private_spaces(plan)
-        shared = {} if panels is None else {"panels": panels}
         self.programs = [Program(plan, {**private, **shared, "state": copy.view(np.uint8)}) for copy in state]
         self.row = private["row"].view(plan.layout.dtype)
         one = self.programs[0]
@@ -50,13 +51,14 @@ class ChunkRunner:
         """Fill the chunk's images with samples order[first] … order[first + n]."""
         self.pick_images.run(n, *self._image_args(x, order, first, shift, flip))
 
-    def train(self, step: int, n: int, place: int, y: np.ndarray) -> None:
-        """Forward and backward of the loaded chunk, whose first sample is number `place` of its batch."""
+    def start(self, n: int, place: int, y: np.ndarray) -> None:
+        """Take the labels of the loaded chunk, whose first sample is number `place` of its batch."""
         self.pick_labels.run(n, y, self.samples, self.labels)
         self.clock[clock.FIRST] = place
-        program = self.programs[step & 1]
-        program.forward(n)
-        program.backward(n)
+
+    def train(self, step: int, n: int, part: int = 0) -> None:
+        """Forward and backward of the loaded chunk; of a plan whose chunks meet, one part of it."""
+        self.programs[step & 1].run(part, n)
 
     def predict(self, step: int, n: int) -> np.ndarray:
         """The net's output (n, …) for the loaded chunk; valid until the next one."""

@@ -22,7 +22,7 @@ from ..optim import Optimizer
 from ..optim.layerwise import LayerwiseOptimizer
 from .shards import make_blocks, make_shard
 
-Phase = list[tuple[int | None, Call]]  # first argument (None: the number of chunks) and call
+Phase = list[tuple[int, Call]]  # first argument and call
 
 
 class ShardReducer:

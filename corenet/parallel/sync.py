@@ -17,15 +17,20 @@ for its own shard of the state vector:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
+from ..engine import Call, Plan, aligned_bytes
 from ..kernels import clock
+from ..optim import Optimizer
 from .balance import Balancer
 from .barrier import Barrier
 from .chunks import ChunkRunner
 from .exchange import COMPUTE, FAILED_STEP, SAMPLES, STEP, WAIT
+from .meetings import Meetings
 from .reduction import ShardReducer
 
 
@@ -33,17 +38,30 @@ class Sync:
     """A worker's side of the strategy."""
 
     def __init__(
-        self, rank: int, workers: int, runner: ChunkRunner, reducer: ShardReducer, barrier: Barrier, balancer: Balancer,
-        arrays: dict[str, np.ndarray],
+        self, plan: Plan, optimizer: Optimizer, arrays: dict[str, np.ndarray], source: np.dtype, scaling: Any,
+        rank: int, workers: int, barrier: Barrier, balancer: Balancer,
     ):  # fmt: skip
-        self.rank, self.workers = rank, workers
-        self.runner, self.reducer, self.barrier, self.balancer = runner, reducer, barrier, balancer
+        """arrays: those of the segments control, state and batch; source and scaling as for ChunkRunner."""
+        self.plan, self.rank, self.workers = plan, rank, workers
+        self.barrier, self.balancer = barrier, balancer
+        shared = {"panels": arrays["panels"], "common": aligned_bytes(plan.bytes["common"])}
+        self.meetings = Meetings(plan, arrays["rows"], arrays["counts"], shared["common"])
+        # Chunks that wait for others keep their activations, so each of a slice needs a runner of its own.
+        waiting = -(-plan.chunks // workers) if len(self.meetings) else 1
+        self.runners = [ChunkRunner(plan, arrays["state"], shared, source, scaling) for _ in range(waiting)]
+        self.reducer = ShardReducer(plan, optimizer, arrays, rank, workers)
         self.status, self.times = arrays["status"], arrays["times"][rank]
         # A view of each chunk's row, made once: the loop below creates no arrays.
         self.rows = list(arrays["rows"])
         self.counts, self.metrics = arrays["counts"], list(arrays["metrics"])
-
         self.waited = 0.0  # seconds of this step
+
+    def calls(self) -> Iterator[Call]:
+        """All calls, to be linked before the first run."""
+        for runner in self.runners:
+            yield from runner.calls()
+        yield from self.meetings.calls()
+        yield from self.reducer.calls()
 
     def meet(self) -> None:
         """Wait for all workers."""
@@ -56,27 +74,35 @@ class Sync:
         flip: bool,
     ) -> None:  # fmt: skip
         """Train on every sample once, in the given order. Raises Aborted when the parent calls the run off."""
-        runner, plan = self.runner, self.runner.plan
+        plan = self.plan
         n, batch = len(order), plan.batch
         steps = math.ceil(n / batch)
-        time = runner.clock
-        time[clock.SEED], time[clock.EPOCH] = seed, epoch
+        for runner in self.runners:
+            runner.clock[clock.SEED], runner.clock[clock.EPOCH] = seed, epoch
         begin, self.waited = perf_counter(), 0.0
         for index in range(steps):
             step, first = first_step + index, index * batch
             samples = min(batch, n - first)
             chunks = math.ceil(samples / plan.chunk)
             borders = self.balancer.borders(chunks, self.workers)
-            time[clock.STEP], time[clock.COUNT] = step, samples
-            for chunk in range(borders[self.rank], borders[self.rank + 1]):
-                place = chunk * plan.chunk
-                count = min(plan.chunk, samples - place)
-                runner.load(count, x, order, first + place, shift, flip)
-                runner.train(step, count, place, y)
-                self.rows[chunk][:] = runner.row
-                self.metrics[chunk][:] = runner.metrics
-                self.counts[chunk] = count
-                self.times[SAMPLES] += count
+            low, high = borders[self.rank], borders[self.rank + 1]
+            for part in range(len(self.meetings) + 1):
+                if part:
+                    self.meet()
+                    self.meetings.combine(part - 1, chunks)
+                for chunk in range(low, high):
+                    runner = self.runners[(chunk - low) % len(self.runners)]
+                    place = chunk * plan.chunk
+                    count = min(plan.chunk, samples - place)
+                    if part == 0:
+                        runner.clock[clock.STEP], runner.clock[clock.COUNT] = step, samples
+                        runner.load(count, x, order, first + place, shift, flip)
+                        runner.start(count, place, y)
+                        self.counts[chunk] = count
+                        self.times[SAMPLES] += count
+                    runner.train(step, count, part)
+                    self.rows[chunk][:] = runner.row
+                    self.metrics[chunk][:] = runner.metrics
             self.meet()
             self.reducer.run(step, epoch + index / steps, chunks, samples, self.meet)
             if self.rank == 0 and not math.isfinite(self.reducer.totals[1 - (step & 1), 0]):

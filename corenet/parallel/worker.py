@@ -36,7 +36,6 @@ from .channel import Channel
 from .chunks import ChunkRunner
 from .exchange import STEP
 from .memory import Segment
-from .reduction import ShardReducer
 from .sync import STRATEGIES, Sync
 
 
@@ -127,12 +126,9 @@ class Worker:
         """Plan and bind the training of a net; the state and batch segments are there."""
         arrays = self.arrays()
         plan = self._plan(net, input_shape, chunk, batch, loss)
-        runner = ChunkRunner(plan, arrays["state"], arrays["panels"], np.dtype(source), scaling)
-        reducer = ShardReducer(plan, optim.build(optimizer), arrays, self.rank, self.workers)
-        self.trainer = STRATEGIES[strategy](
-            self.rank, self.workers, runner, reducer, self.barrier, get_balancer(balance), arrays
-        )
-        self.unlinked += [*runner.calls(), *reducer.calls()]
+        who = self.rank, self.workers, self.barrier, get_balancer(balance)
+        self.trainer = STRATEGIES[strategy](plan, optim.build(optimizer), arrays, np.dtype(source), scaling, *who)
+        self.unlinked += self.trainer.calls()
 
     def do_prepare_prediction(
         self, *, net: dict, input_shape: list[int], chunk: int, source: str, scaling: list
@@ -141,7 +137,7 @@ class Worker:
         plan = self._plan(net, input_shape, chunk, chunk, None)
         arrays = self.arrays()
         state = arrays["average"] if arrays["average"].size else arrays["state"]
-        runner = self.predictors[source] = ChunkRunner(plan, state, None, np.dtype(source), scaling)
+        runner = self.predictors[source] = ChunkRunner(plan, state, {}, np.dtype(source), scaling)
         self.unlinked += runner.calls()
 
     def _plan(self, net: dict, input_shape: list[int], chunk: int, batch: int, loss: str | None) -> Plan:
