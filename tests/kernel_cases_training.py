@@ -3,6 +3,7 @@
 import numpy as np
 from kernel_cases import Case
 
+from corenet.kernels import gradient as gradients
 from corenet.kernels import layerwise, losses, update
 
 # Places of arguments that stay double in training, by operation; see tests/test_kernels.py.
@@ -12,6 +13,8 @@ DOUBLE = {
     "update.rmsprop_centered": [11],
     "update.adagrad": [7],
     "update.adadelta": [9],
+    "gradient.scale": [3],
+    "gradient.clip_factor": [1, 2],
     "layerwise.partial_norms": [5],
     "layerwise.trust_ratios": [2, 3, 4, 5],
     "layerwise.lars": [8, 9, 10],
@@ -45,6 +48,16 @@ def optimizer_cases(rng):
         yield Case(update.adagrad, args, [3, 6], 4, f"from {initial}", per_sample=False)
     args = [16, 80, old, out[0], gradient, square, out[1], rng.random(99), out[2], np.array([0.5, 0.9, 1e-6, 0.1])]
     yield Case(update.adadelta, args, [3, 6, 8], 4, per_sample=False)
+
+
+def gradient_cases(rng):
+    vector, old, new = (rng.standard_normal(99) for _ in range(3))
+    yield Case(gradients.clip, [16, 80, vector, 0.4], [], 1, per_sample=False, updated=[2])
+    yield Case(gradients.scale, [16, 80, vector, np.array([0.3])], [], 1, per_sample=False, updated=[2])
+    yield Case(gradients.average, [16, 80, vector, old, new, 0.9], [4], 2, per_sample=False)
+    for limit in (0.5, 1e6):
+        args = [3, rng.random((5, 2)), np.zeros(1), limit]
+        yield Case(gradients.clip_factor, args, [2], 3, f"limit {limit}", per_sample=False)
 
 
 def layerwise_cases(rng):
@@ -109,4 +122,4 @@ def loss_cases(rng):
 
 def more_training_cases(rng):
     """All cases of this file."""
-    return [*optimizer_cases(rng), *layerwise_cases(rng), *loss_cases(rng)]
+    return [*optimizer_cases(rng), *gradient_cases(rng), *layerwise_cases(rng), *loss_cases(rng)]
