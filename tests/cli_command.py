@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -35,11 +36,16 @@ def environment(**changes: str) -> dict[str, str]:
     return {**plain, **changes}
 
 
+def importing_from(folder: Path, **changes: str) -> dict[str, str]:
+    """An environment in which modules are looked for in this folder first."""
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    return environment(PYTHONPATH=path, **changes)
+
+
 def without(folder: Path, *modules: str) -> dict[str, str]:
     """An environment in which these modules cannot be imported."""
     (folder / "sitecustomize.py").write_text(_BLOCKER)
-    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    return environment(BLOCK=",".join(modules), PYTHONPATH=path)
+    return importing_from(folder, BLOCK=",".join(modules))
 
 
 def corenet(*arguments: object, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -73,13 +79,18 @@ def fail(*arguments: object, cwd: Path, env: dict[str, str] | None = None) -> st
     return done.stderr.strip()
 
 
+def _heed_ctrl_c() -> None:
+    """Undo what a shell does to a job in the background, as the test run may be: its children inherit deaf ears."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Running:
     """A command that is under way, and its children; ends with the `with` block at the latest."""
 
     def __init__(self, *arguments: object, cwd: Path, command: Sequence[str] = COMMAND):
         self.process = subprocess.Popen(
             [*command, *map(str, arguments)], cwd=cwd, env=environment(), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_ctrl_c,
         )  # fmt: skip
 
     def __enter__(self) -> "Running":
@@ -125,8 +136,9 @@ class Terminal:
         code = f"import fcntl, os, sys, termios; {own}; os.execv(sys.executable, sys.argv[1:])"
         command = [sys.executable, "-c", code, *COMMAND, *map(str, arguments)]
         process = subprocess.Popen(
-            command, cwd=cwd, env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
-        )
+            command, cwd=cwd, env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+            preexec_fn=_heed_ctrl_c,
+        )  # fmt: skip
         written = b""
         deadline = time.monotonic() + LIMIT
         while time.monotonic() < deadline:

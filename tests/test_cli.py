@@ -1,17 +1,21 @@
 """The commands as a user runs them: what they print, what they leave, and that they agree with each other."""
 
 import json
+import math
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_command import CONTROL, corenet, environment, succeed, without
+from cli_command import CONTROL, corenet, environment, importing_from, succeed, without
 
 import corenet as package
 from corenet import datasets
+from corenet.cli import started
+from corenet.cli.output import to_json
 from corenet.datasets.idx import write_idx
 from corenet.datasets.images import save_image
 
@@ -196,7 +200,7 @@ def test_an_earlier_run_is_kept_unless_it_may_be_overwritten(digits_run, tmp_pat
 def test_a_broken_matplotlib_costs_the_curves_only(tmp_path):
     (tmp_path / "matplotlib").mkdir()
     (tmp_path / "matplotlib" / "__init__.py").write_text("raise AttributeError('not for this NumPy')")
-    said = succeed("train", "digits", *QUICK, "--out", "run", cwd=tmp_path, env=environment(PYTHONPATH=str(tmp_path)))
+    said = succeed("train", "digits", *QUICK, "--out", "run", cwd=tmp_path, env=importing_from(tmp_path))
     assert "no curves.png: Matplotlib failed (AttributeError: not for this NumPy)" in said
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == FILES[1:]
 
@@ -308,3 +312,24 @@ def test_the_installed_script_is_the_same_command():
         pytest.skip("installed without its script")
     said = subprocess.run([script, "--version"], capture_output=True, text=True, check=True).stdout
     assert said == f"corenet {package.__version__}\n"
+
+
+def test_json_has_neither_nan_nor_infinity():
+    def refuse(name):
+        raise AssertionError(f"{name} is no JSON")
+
+    given = {"a": math.nan, "b": [1.5, -math.inf, {"c": math.inf}], "d": (2, "NaN", None)}
+    text = to_json(given)
+    assert json.loads(text, parse_constant=refuse) == {"a": None, "b": [1.5, None, {"c": None}], "d": [2, "NaN", None]}
+
+
+def test_time_counts_from_the_start_of_the_process():
+    code = "import time; time.sleep(0.3); from corenet.cli import started as s; print(s.seconds_since_start())"
+    before = time.monotonic()
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert 0.29 < float(said) < time.monotonic() - before + 0.02  # the kernel's ticks are 10 ms
+
+
+def test_time_without_the_kernels_own_clock(monkeypatch):
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME")
+    assert started.seconds_since_start() >= 0
