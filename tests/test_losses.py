@@ -186,13 +186,13 @@ def test_others_by_hand():
     assert got.hits == 1  # at 0 the answer is no, and a half is no yes
 
 
-def test_effective_count_by_hand():
-    labels, total = np.array([[0, 1], [2, 1], [1, 1], [0, 2]]), np.zeros(1)
-    weights = np.array([1.0, 10.0, 100.0])
-    losses.effective_count(2, labels, np.array([0, 3, 1, 2]), 1, weights, -100, total)
-    assert total[0] == 1 + 100 + 100 + 10
-    losses.effective_count(2, labels, np.array([0, 3, 1, 2]), 2, weights, 1, total)
-    assert total[0] == 100
+@pytest.mark.parametrize("kernels, dtype", KERNELS)
+def test_effective_count_by_hand(kernels, dtype):
+    labels, weights, total = np.array([[0, 1], [2, 1], [1, 1], [0, 2]]), np.array([1, 10, 100], dtype), np.zeros(1)
+    for first, ignore, expected in ((1, -100, 1 + 100 + 100 + 10), (2, 1, 100), (0, 2, 1 + 10 + 1)):
+        args = 2, labels, np.array([0, 3, 1, 2]), first, weights, ignore, total
+        select(kernels).function(losses.effective_count, args)(*args)
+        assert total[0] == expected
 
 
 # Numbers that overflow where a formula is written down carelessly.

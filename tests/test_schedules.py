@@ -77,7 +77,8 @@ def test_warmup_is_pytorchs_linear_then_the_schedule(after):
     {"patience": 1, "threshold": 0.3, "threshold_mode": "abs", "cooldown": 1},
     {"patience": 1, "mode": "max", "threshold": 0.3},
     {"patience": 1, "mode": "max", "threshold": 0.3, "threshold_mode": "abs"},
-    {"patience": 0, "eps": 0.05},
+    {"patience": 0, "factor": 0.5, "eps": 0.3 / 8},
+    {"patience": 1, "threshold": 0.0, "eps": 0.0},
 ], ids=str)  # fmt: skip
 def test_plateau_is_pytorchs(settings):
     """Metrics that fall, rise, stay, are NaN or negative; and a schedule made of the description goes on the same."""
