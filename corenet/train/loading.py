@@ -36,5 +36,7 @@ def _damage(path: str | Path) -> Iterator[None]:
     try:
         yield
     except (CorenetError, *DAMAGE) as error:
-        got = "a net nested too deeply" if isinstance(error, RecursionError) else f"{error!s:.300}"
+        got = "a net nested too deeply" if isinstance(error, RecursionError) else str(error)
+        if len(got) > 300:  # "expected" comes first and "got" last, and between them may be the names of all layers
+            got = f"{got[:200]} … {got[-100:]}"
         raise FileError(f"model {path} is damaged", got=got, fix="Use another copy") from error
