@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from guarded import Fence
+from nets_layers import more_nets
 
 from corenet.engine import Call, Plan, Program, aligned_bytes, initial_state, make_plan, private_spaces
 from corenet.engine.buffer import Buffer
@@ -112,6 +113,7 @@ CASES: dict[str, dict[str, Layer]] = {
         "one after the other": within(Residual(BatchNorm2d(3)), ReLU(), Residual(same()), Residual(ReLU())),
     },
 }
+CASES |= more_nets(within, ended)
 ALL = {f"{layer}, {label}": net for layer, cases in CASES.items() for label, net in cases.items()}
 
 

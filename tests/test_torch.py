@@ -20,7 +20,7 @@ from torch_nets import (  # noqa: E402
 
 from corenet import models, nn, optim  # noqa: E402
 from corenet.engine import Call, initial_state, make_plan  # noqa: E402
-from corenet.kernels import clock, cross_entropy, dropout  # noqa: E402
+from corenet.kernels import clock, cross_entropy, dropout, dropout2d  # noqa: E402
 from corenet.kernels.backend import numba_problem, select  # noqa: E402
 
 needs_numba = pytest.mark.skipif(numba_problem() is not None, reason="Numba is not installed")
@@ -70,7 +70,7 @@ LAYERS = {
 def dropout_masks(plan, chunk):
     """The masks that a plan's dropout steps have just drawn, in forward order."""
     for step, call in zip(plan.forward, chunk.program.forward_calls, strict=True):
-        if step.operation is dropout.forward:
+        if step.operation in (dropout.forward, dropout2d.forward):
             yield call.args[2]
 
 
@@ -85,8 +85,12 @@ def noisy(plan, seed=0):
 @pytest.mark.parametrize("kernels, dtype", KERNELS)
 @pytest.mark.parametrize("name", LAYERS)
 def test_layer_forward_and_backward(name, kernels, dtype):
+    check_layer(name, LAYERS[name], kernels, dtype)
+
+
+def check_layer(name, layer, kernels, dtype):
     """y, dx and the gradients of parameters, for a given dy; each element to some roundings of the largest."""
-    layer, tap, n = LAYERS[name], Tap(), 3
+    tap, n = Tap(), 3
     rng = np.random.default_rng(3)
     x = rng.standard_normal((n, 7, 6, C)).astype(dtype)
     net = nn.Sequential(tap, layer)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch_nets_layers import more_counterparts
 
 from corenet import nn as core
 from corenet.nn.description import LAYERS
@@ -61,6 +62,7 @@ def counterparts(masks) -> dict[str, Any]:
         "BatchNorm2d": lambda m: nn.BatchNorm2d(m.num_features, m.eps, m.momentum),
         "Sequential": lambda m: nn.Sequential(*map(convert, m.layers)),
         "Residual": lambda m: Residual(convert(m.body), nn.Identity() if m.shortcut is None else convert(m.shortcut)),
+        **more_counterparts(masks),
     }
 
 
@@ -74,7 +76,7 @@ def missing() -> set[str]:
     return set(LAYERS) - set(counterparts(None))
 
 
-# Layouts: (R, S, C, K) ↔ (K, C, R, S), (in, out) ↔ (out, in), images (n, h, w, c) ↔ (n, c, h, w).
+# Layouts: (R, S, C, K) ↔ (K, C, R, S), other axes in reverse, images (n, h, w, c) ↔ (n, c, h, w).
 
 
 def images_to_torch(x: np.ndarray, dtype=torch.float64):
@@ -88,12 +90,12 @@ def images_from_torch(x) -> np.ndarray:
 
 
 def weight_to_torch(w: np.ndarray):
-    axes = {4: (3, 2, 0, 1), 2: (1, 0), 1: (0,)}[w.ndim]
+    axes = {4: (3, 2, 0, 1), 3: (2, 1, 0), 2: (1, 0), 1: (0,)}[w.ndim]
     return torch.from_numpy(np.ascontiguousarray(w.transpose(axes)))
 
 
 def weight_from_torch(w) -> np.ndarray:
-    axes = {4: (2, 3, 1, 0), 2: (1, 0), 1: (0,)}[w.ndim]
+    axes = {4: (2, 3, 1, 0), 3: (2, 1, 0), 2: (1, 0), 1: (0,)}[w.ndim]
     return w.detach().numpy().transpose(axes)
 
 

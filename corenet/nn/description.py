@@ -6,15 +6,27 @@ from ..errors import ConfigError
 from .activation import Dropout, Flatten, ReLU
 from .container import Residual, Sequential
 from .conv import Conv2d
+from .dropout2d import Dropout2d
+from .global_max import GlobalMaxPool2d
+from .group_norm import GroupNorm, LayerNorm
 from .layer import Layer
 from .linear import Linear
+from .nonlinearity import ELU, GELU, LeakyReLU, Sigmoid, SiLU, Softmax, Tanh
 from .norm import BatchNorm2d
 from .pool import AvgPool2d, MaxPool2d
+from .reshape import Reshape
+from .resize import AdaptiveAvgPool2d, GlobalAvgPool2d, Upsample, ZeroPad2d
+from .response_norm import LocalResponseNorm
 
 LAYERS: dict[str, type[Layer]] = {
     layer.__name__: layer
-    for layer in (Conv2d, Linear, ReLU, MaxPool2d, AvgPool2d, Flatten, Dropout, BatchNorm2d, Sequential, Residual)
-}
+    for layer in (
+        Conv2d, Linear, ReLU, MaxPool2d, AvgPool2d, Flatten, Dropout, BatchNorm2d, Sequential, Residual,
+        LeakyReLU, ELU, GELU, SiLU, Tanh, Sigmoid, Softmax,
+        GroupNorm, LayerNorm, LocalResponseNorm, Dropout2d,
+        AdaptiveAvgPool2d, GlobalAvgPool2d, GlobalMaxPool2d, Upsample, ZeroPad2d, Reshape,
+    )
+}  # fmt: skip
 
 
 def describe(layer: Layer) -> dict[str, Any]:
@@ -44,6 +56,8 @@ def build(description: dict[str, Any]) -> Layer:
     try:
         if layer is Sequential:
             return Sequential(*map(value_of, arguments["layers"]))
+        if layer is Reshape:
+            return Reshape(*arguments["shape"])
         return layer(**{key: value_of(value) for key, value in arguments.items()})
     except KeyError as error:
         raise ConfigError(what, expected=f"an entry {error}", got="none") from error
