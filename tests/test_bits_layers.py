@@ -1,0 +1,37 @@
+"""The bits do not depend on workers and threads for the layers of tests/nets_layers.py, either."""
+
+import numpy as np
+import pytest
+from conftest import CLASSES
+from test_bits import Case, differing
+
+from corenet import nn, optim
+
+CREWS = [(3, 1), (1, 2), (1, 1)]  # workers, threads of each
+
+
+def smooth() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 3, padding=1, bias=False), nn.GroupNorm(2, 6), nn.GELU(), nn.Dropout2d(0.2),
+        nn.Residual(nn.Sequential(nn.LayerNorm(6), nn.Conv2d(6, 6, 1), nn.SiLU(), nn.Conv2d(6, 6, 1), nn.ELU())),
+        nn.AdaptiveAvgPool2d((4, 3)), nn.LeakyReLU(), nn.GlobalAvgPool2d(), nn.Tanh(), nn.Linear(6, CLASSES),
+    )  # fmt: skip
+
+
+def resized() -> nn.Sequential:
+    return nn.Sequential(
+        nn.ZeroPad2d((0, 1, 1, 0)), nn.Conv2d(1, 5, 3), nn.LocalResponseNorm(3, alpha=0.5), nn.MaxPool2d(2),
+        nn.Upsample(2, "bilinear"), nn.Conv2d(5, 4, 3), nn.Sigmoid(), nn.Upsample(2), nn.Softmax(),
+        nn.Residual(nn.Reshape(4, 4, 4)), nn.GlobalMaxPool2d(), nn.Linear(4, CLASSES),
+    )  # fmt: skip
+
+
+CASES = {"smooth": Case(smooth, optim.Adam(0.01)), "resized": Case(resized, batch=40, settings={"chunk": 6})}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_workers_and_threads_leave_no_trace(trainer, name):
+    results = {(w, t): CASES[name].train(trainer, workers=w, threads=t) for w, t in CREWS}
+    alone = results[1, 1]
+    assert np.isfinite([*alone["loss"], *alone["val_loss"]]).all()
+    assert {crew: names for crew, other in results.items() if (names := differing(alone, other))} == {}
