@@ -40,7 +40,8 @@ def test_each_sample_is_used_exactly_once(trainer, n, batch, workers):
     net = nn.Sequential(nn.Flatten(), nn.Linear(n, 3, bias=False))
     made = trainer(net, optim.SGD(1.0), workers=workers, kernels="numpy", chunk=2)
     made.evaluate((x, y))
-    for _ in range(2):
+    last_batches = set()
+    for _ in range(3):
         before = made.parameters()["1.weight"].astype(np.float64)
         made.fit((x, y), batch_size=batch, callbacks=())
         moved = before - made.parameters()["1.weight"]
@@ -50,6 +51,41 @@ def test_each_sample_is_used_exactly_once(trainer, n, batch, workers):
         sizes = Counter(np.rint(1 / shares).astype(int).tolist())
         assert sizes == Counter([batch] * (n // batch * batch) + [n % batch] * (n % batch))
         assert sum(worker.samples for worker in made.history.workers) == n
+        last_batches.add(tuple(np.flatnonzero(np.rint(1 / shares) != batch)))
+    if (n, batch) == (101, 16):  # five of 101 are in the last batch, others in each epoch
+        assert len(last_batches) == 3
+
+
+def test_the_order_is_the_seeds(trainer):
+    x, y = images(20)
+    losses = {}
+    for seed in (0, 1):
+        made = trainer(nn.Sequential(nn.Flatten(), nn.Linear(36, CLASSES)), optim.SGD(1.0), seed=seed, kernels="numpy")
+        made.evaluate((x, y))
+        made._session._state[:] = 0  # the seed gives the parameters, too
+        losses[seed] = made.fit((x, y), batch_size=2, callbacks=())["loss"]
+    assert losses[0] != losses[1]
+
+
+def test_an_optimizer_counts_its_steps(trainer):
+    # One batch per epoch, so the order does not matter. Adam by its formulas, in double precision.
+    x, y = images(30, np.float32)
+    made = trainer(dense(), optim.Adam(0.01), workers=2, kernels="numpy")
+    made.evaluate((x, y))
+    w, b = (array.astype(np.float64) for array in made.parameters().values())
+    first, second = np.zeros((37, CLASSES)), np.zeros((37, CLASSES))
+    inputs = np.c_[x.reshape(30, 36), np.ones(30)]
+    theta = np.r_[w, b[None]]
+    for step in range(1, 7):
+        softmax = np.exp(inputs @ theta)
+        softmax /= softmax.sum(axis=1, keepdims=True)
+        gradient = inputs.T @ (softmax - np.eye(CLASSES)[y]) / 30
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        theta -= 0.01 * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+    for epochs in (1, 3, 2):
+        made.fit((x, y), epochs=epochs, batch_size=30, callbacks=())
+    got = made.parameters()
+    np.testing.assert_allclose(np.r_[got["1.weight"], got["1.bias"][None]], theta, atol=2e-6)
 
 
 def test_what_workers_did_is_recorded(trainer):
@@ -448,6 +484,20 @@ def test_divergence_names_the_step_and_the_net_is_put_back(trainer, workers):
         made.fit(data, batch_size=8, callbacks=())
     made.fit((np.zeros((1, 6, 6, 1), np.float32), np.array([0])), callbacks=())
     assert made.epochs_done == 1
+
+
+def test_the_step_that_is_named_is_the_one(trainer, capfd):
+    x, y = images(64, np.float32)
+    x[10] = 3e38  # finite, but no sum of such, and all weights will be about 1
+    made = trainer(dense(), optim.SGD(0.01), workers=2, kernels="numpy", seed=3)
+    made.fit((x[11:], y[11:]), batch_size=53, callbacks=())  # one step
+    made._session._state[:] = 1
+    (place,) = np.flatnonzero(corenet.train.trainer.permutation(3, 1, 64) == 10)
+    with pytest.raises(TrainingError, match=rf"at step {1 + place // 8} \(epoch 2\)"):
+        made.fit((x, y), epochs=3, batch_size=8, callbacks=())
+    assert capfd.readouterr().err == ""  # NumPy's warnings in the workers would say less, and more often
+    made.fit((x[11:], y[11:]), batch_size=8, callbacks=())
+    assert made.history["epoch"] == [2]
 
 
 def test_what_is_printed(trainer, capsys):

@@ -99,6 +99,7 @@ class Worker:
             import threadpoolctl
 
             threadpoolctl.threadpool_limits(1, user_api="blas")
+            np.seterr(all="ignore")  # what is not finite shows in the loss, and is reported once
         self.do_segment(fds[0], name="control", spec=control)
         self.barrier = open_barrier(barrier, rank, self.arrays()["barrier"], fds[1:])
         self.channel.send({"event": "started", "backend": self.backend.name, "reason": self.backend.reason})
