@@ -76,7 +76,7 @@ CASES: dict[str, dict[str, Layer]] = {
     },
     "AvgPool2d": {
         "2x2": within(AvgPool2d(2)),
-        "overlapping, padded": within(AvgPool2d((3, 2), 1, padding=(1, 1))),
+        "overlapping, padded": within(AvgPool2d((2, 4), (2, 1), padding=(0, 2))),
         "stride over window": within(AvgPool2d((1, 2), (3, 3))),
         "first layer": ended(AvgPool2d(2, 1)),
     },

@@ -81,8 +81,8 @@ def test_hyper_numbers_of_a_step():
     optim.Adam(0.1, betas=(0.5, 0.75)).fill_hyper(hyper, 2, 0)
     np.testing.assert_allclose(hyper[5:], [1 - 0.125, 1 - 0.75**3], rtol=1e-15)
     hyper = np.full(4, np.nan)
-    optim.SGD(0.1, momentum=0.5, weight_decay=2, nesterov=True).fill_hyper(hyper, 9, 9)
-    assert hyper.tolist() == [0.1, 0.5, 2, 1]
+    optim.SGD(optim.Step(8.0, 4, gamma=0.5), momentum=0.5, weight_decay=2, nesterov=True).fill_hyper(hyper, 3, 9)
+    assert hyper.tolist() == [2, 0.5, 2, 1]
 
 
 @pytest.mark.parametrize("make", [lambda: optim.SGD(0.1, 0.9, 0.01, True), lambda: optim.Adam(0.01, weight_decay=0.1)])

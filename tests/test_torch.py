@@ -53,6 +53,8 @@ LAYERS = {
     "max, padded": nn.MaxPool2d(3, 2, padding=1),
     "max, overlapping": nn.MaxPool2d((3, 2), (1, 1), padding=(1, 1)),
     "max, stride over window": nn.MaxPool2d(2, 3),
+    "max, unequal sides": nn.MaxPool2d((4, 2), (3, 1), padding=(2, 0)),
+    "average, unequal sides": nn.AvgPool2d((2, 5), (1, 2), padding=(0, 2)),
     "average": nn.AvgPool2d(2),
     "average, padded": nn.AvgPool2d(3, 2, padding=1),  # padding counts in the divisor
     "average, stride over window": nn.AvgPool2d((1, 2), (3, 3)),
