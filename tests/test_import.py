@@ -131,7 +131,7 @@ with corenet.Trainer(net, workers=2, share_cores=True, kernels="numpy") as train
             assert setting in environment, setting
         assert len(os.listdir(f"/proc/{process.pid}/task")) == 2  # the main one, and the inbox
 assert not native.flush_to_zero()
-assert "OMP_NUM_THREADS" not in os.environ
+assert os.environ["OMP_NUM_THREADS"] == "7" and "MKL_NUM_THREADS" not in os.environ
 """
-    env = dict.fromkeys(["OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"])
+    env = {"OMP_NUM_THREADS": "7", "NUMBA_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "3", "MKL_NUM_THREADS": None}
     program(code, prelude=LOOK, env=env).succeed()
