@@ -179,7 +179,7 @@ def test_every_epoch_draws_anew(trainer, net, augment):
     assert len({f"{loss:.5f}" for loss in losses}) == 4
 
 
-@pytest.mark.parametrize("name", ["everything", "momentum", "nesterov"])
+@pytest.mark.parametrize("name", ["everything", "momentum", "nesterov", "clipped, in groups, averaged"])
 def test_four_epochs_are_twice_two(trainer, name):
     case = CASES[name]
     whole = case.train(trainer, 4, workers=2)
@@ -189,9 +189,9 @@ def test_four_epochs_are_twice_two(trainer, name):
     assert differing(whole, {**second, **{name: first[name] + second[name] for name in CURVES}}) == []
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_closing_in_between_loses_nothing(trainer, workers):
-    case = CASES["everything"]
+@pytest.mark.parametrize("name, workers", [("everything", 1), ("everything", 3), ("clipped, in groups, averaged", 2)])
+def test_closing_in_between_loses_nothing(trainer, name, workers):
+    case = CASES[name]
     whole = case.train(trainer, 4)
     made = trainer(case.net(), case.optimizer, workers=workers)
     case.go_on(made, 1)
