@@ -152,6 +152,14 @@ def cross(x, labels, class_weights=None, smoothing=0.0, weights=NONE, count=1.0,
     return Result(losses.cross_entropy, x, np.array(labels)[:, None], *rest, count=count, **settings)
 
 
+@needs_numba
+def test_of_equal_logits_the_first_is_the_answer_on_both_kernels():
+    for kernels in ("numba", "numpy"):
+        settings = {"dtype": np.float32, "kernels": kernels}
+        assert cross([[0, 2, 2], [3, 3, 1], [1, 1, 1]], [1, 0, 0], **settings).hits == 3
+        assert cross([[0, 2, 2], [3, 3, 1], [1, 1, 1]], [2, 1, 2], **settings).hits == 0
+
+
 def test_cross_entropy_by_hand():
     logits = [[math.log(1), math.log(3)], [0.0, 0.0]]  # softmax 1/4, 3/4; 1/2, 1/2
     got = cross(logits, [0, 1], count=2)
@@ -183,7 +191,12 @@ def test_others_by_hand():
     got = Result(losses.binary_cross_entropy, x, t, NONE, np.array([2.0, 3.0, 4.0]), count=1)
     assert got.loss == pytest.approx(2 * math.log(2) + math.log(4) + 4 * 0.5 * math.log(2) + 0.5 * math.log(2))
     assert got.dx[0] == pytest.approx([-1.0, 0.75, -1.0 + 0.25])
-    assert got.hits == 1  # at 0 the answer is no, and a half is no yes
+
+
+@pytest.mark.parametrize("kernels, dtype", KERNELS)
+def test_logit_of_zero_is_a_no_and_so_is_a_target_of_a_half(kernels, dtype):
+    x, t = np.array([[0, 0, 0, 1, 1, -1]], dtype), np.array([[0, 0.5, 1, 0.5, 1, 0]], dtype)
+    assert Result(losses.binary_cross_entropy, x, t, NONE, np.zeros(0), count=1, kernels=kernels).hits == 4
 
 
 @pytest.mark.parametrize("kernels, dtype", KERNELS)

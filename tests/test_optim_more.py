@@ -106,6 +106,7 @@ def test_centered_variance_below_zero_by_rounding_counts_as_zero():
     [
         *(make(optim, text) for text in ELEMENTWISE),
         optim.LARS(0.3, 0.8, 0.1, 0.02, 1e-3),
+        optim.LARS(0.3, momentum=0.0),
         optim.LAMB(optim.Step(0.03, 1), eps=1e-3),
     ],
 )

@@ -22,12 +22,10 @@ def positive(owner: str, name: str, value: Any, *, zero: bool = False) -> float:
     return float(value)
 
 
-def below_one(owner: str, name: str, value: Any, *, zero: bool = True) -> float:
-    """Check a number of [0, 1), or of (0, 1) without zero, given to a schedule or optimizer; ConfigError names both."""
-    good = isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= float(value) < 1
-    if not good or (value == 0 and not zero):
-        bound = "of at least 0 and below 1" if zero else "above 0 and below 1"
-        raise ConfigError(f"{owner}({name}=…)", expected=f"a number {bound}", got=repr(value))
+def below_one(owner: str, name: str, value: Any) -> float:
+    """Check a number of [0, 1) given to a schedule or optimizer; ConfigError names both."""
+    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 <= float(value) < 1:
+        raise ConfigError(f"{owner}({name}=…)", expected="a number of at least 0 and below 1", got=repr(value))
     return float(value)
 
 
