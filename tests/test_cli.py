@@ -92,8 +92,9 @@ def test_without_json_they_read_standard_output_even_if_colour_is_forced(tmp_pat
     assert (done.returncode, done.stderr) == (0, "")
     assert "\nepoch 1/1  loss" in done.stdout
     assert not CONTROL.search(done.stdout)
-    [folder] = (tmp_path / "runs").iterdir()
+    folder, latest = sorted((tmp_path / "runs").iterdir())
     assert folder.name.startswith("digits-digits_cnn-")
+    assert latest.name == "latest" and latest.resolve() == folder.resolve()
     assert f"saved    runs/{folder.name}\n" in done.stdout
 
 

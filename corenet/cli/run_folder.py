@@ -77,3 +77,11 @@ def default_folder(data: str, model: str) -> Path:
         path = path.with_name(f"{path.name.partition('_')[0]}_{number}")
         number += 1
     return path
+
+
+def point_latest(folder: Path) -> None:
+    """Let the link `latest` beside a run's folder lead to it; where links are impossible there is none."""
+    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(prefix=".link-", dir=folder.parent) as place:
+        link = Path(place, "latest")
+        link.symlink_to(folder.name, target_is_directory=True)
+        link.replace(folder.parent / "latest")  # in one step: another run may do the same

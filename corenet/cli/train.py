@@ -19,7 +19,7 @@ from ..train.callback import Progress, RunInfo
 from ..train.files import write_atomically
 from .options import MODEL_FILE
 from .output import print_json, to_json
-from .run_folder import CURVES_FILE, HISTORY_FILE, RunFolder, default_folder
+from .run_folder import CURVES_FILE, HISTORY_FILE, RunFolder, default_folder, point_latest
 from .settings import Settings
 from .source import Source, check_images
 from .started import seconds_since_start
@@ -81,7 +81,7 @@ def train(settings: Settings) -> None:
             "out": str(out),
             "corenet": __version__,
         }
-        _save(trainer, history, result, folder, report)
+        _save(settings, trainer, history, result, folder, report)
         result["seconds_total"] = seconds_since_start()
         _tell(result, report)
     if settings.json:
@@ -104,7 +104,14 @@ class _Watch(Callback):
         self.seconds_to_first_step = self.seconds_to_first_step or seconds_since_start()
 
 
-def _save(trainer: Trainer, history: History, result: dict[str, Any], folder: RunFolder, report: ConsoleReport) -> None:
+def _save(
+    settings: Settings,
+    trainer: Trainer,
+    history: History,
+    result: dict[str, Any],
+    folder: RunFolder,
+    report: ConsoleReport,
+) -> None:
     """Write model, history and, where possible, curves."""
     curves = _curves(history, result, report)
     trainer.save(folder.staging / MODEL_FILE)
@@ -114,6 +121,8 @@ def _save(trainer: Trainer, history: History, result: dict[str, Any], folder: Ru
     if curves is not None:
         write_atomically(folder.staging / CURVES_FILE, curves)
     folder.publish()
+    if settings.out is None:
+        point_latest(folder.path)
 
 
 def _curves(history: History, result: dict[str, Any], report: ConsoleReport) -> bytes | None:
