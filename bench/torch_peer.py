@@ -37,15 +37,16 @@ def to_torch(layer: ours.Layer) -> nn.Module:
             return _Residual(to_torch(layer.body), to_torch(layer.shortcut) if layer.shortcut else nn.Identity())
         case ours.Conv2d():
             sizes = layer.kernel_size, layer.stride, layer.padding
-            return nn.Conv2d(layer.in_channels, layer.out_channels, *sizes, bias=layer.bias)
+            return nn.Conv2d(layer.in_channels, layer.out_channels, *sizes, layer.dilation, layer.groups, layer.bias)
         case ours.Linear():
             return nn.Linear(layer.in_features, layer.out_features, layer.bias)
         case ours.BatchNorm2d():
             return nn.BatchNorm2d(layer.num_features, layer.eps, layer.momentum)
         case ours.MaxPool2d():
-            return nn.MaxPool2d(layer.kernel_size, layer.stride, layer.padding)
+            return nn.MaxPool2d(layer.kernel_size, layer.stride, layer.padding, ceil_mode=layer.ceil_mode)
         case ours.AvgPool2d():
-            return nn.AvgPool2d(layer.kernel_size, layer.stride, layer.padding)
+            sizes = layer.kernel_size, layer.stride, layer.padding
+            return nn.AvgPool2d(*sizes, layer.ceil_mode, layer.count_include_pad)
         case ours.Dropout():
             return nn.Dropout(layer.p)
         case ours.ReLU():

@@ -1,70 +1,98 @@
 """Geometries of windows on images, and products, each checked element by element against the float64 definition.
 
-Every combination of kernel 1–5, stride 1–4 and padding 0–3 occurs along the height and along the width of images, with
-sizes that the stride does not divide, single channels and single samples. `run(operation, args)` is what is tested;
-bounds are those of one chain of roundings: 2·√terms·ε·Σ|a·b|, for each element its own sum.
+Every combination of kernel 1–5, stride 1–4 and padding 0–3 occurs along the height and along the width of images, and
+along the length of sequences, with sizes that the stride does not divide, single channels and single samples; dilations
+1–3, groups (1, 2, one per channel) and volumes are mixed in at random. `run(operation, args)` is what is tested; bounds
+are those of one chain of roundings: 2·√terms·ε·Σ|a·b|, for each element its own sum.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 import numpy as np
 from guarded import run_guarded
 
-from corenet.kernels import conv2d, linear, pool2d
+from corenet.kernels import bias, conv, depthwise, linear, pool
 from corenet.kernels.operation import Operation
 
 Run = Callable[[Operation, list], None]
+Triple = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """A window on images: n of `chunk` samples (H, W, C), K output channels."""
+    """A window on images: n of `chunk` samples (*size, C), K output channels; triples are (depth, height, width)."""
 
     chunk: int
     n: int
-    H: int
-    W: int
+    size: Triple
     C: int
     K: int
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int]
+    kernel: Triple
+    stride: Triple
+    padding: Triple
+    dilation: Triple = (1, 1, 1)
+    groups: int = 1
+    ceil: bool = False
 
     @property
-    def output(self) -> tuple[int, int]:
-        P, Q = (
-            (size + 2 * pad - window) // step + 1
-            for size, window, step, pad in zip(
-                (self.H, self.W), self.kernel, self.stride, self.padding, strict=True
-            )
-        )  # fmt: skip
-        return P, Q
+    def output(self) -> Triple:
+        counts = []
+        for size, window, step, pad, d in zip(
+            self.size, self.kernel, self.stride, self.padding, self.dilation, strict=True
+        ):
+            room = size + 2 * pad - d * (window - 1) - 1
+            extra = self.ceil and room % step > 0 and (room // step + 1) * step < size + pad
+            counts.append(room // step + 1 + extra)
+        O, P, Q = counts  # noqa: E741
+        return O, P, Q
 
     def __str__(self) -> str:
-        kernel, stride, padding = ("x".join(map(str, p)) for p in (self.kernel, self.stride, self.padding))
-        return f"{self.n}of{self.chunk} {self.H}x{self.W}x{self.C}-{self.K} k{kernel} s{stride} p{padding}"
+        size, kernel, stride, padding, dilation = (
+            "x".join(map(str, p)) for p in (self.size, self.kernel, self.stride, self.padding, self.dilation)
+        )
+        end = f" d{dilation} g{self.groups}{' ceil' if self.ceil else ''}"
+        return f"{self.n}of{self.chunk} {size}x{self.C}-{self.K} k{kernel} s{stride} p{padding}{end}"
 
 
-def geometries(seed: int = 0, rounds: int = 2, pooling: bool = False) -> list[Geometry]:
-    """`rounds` times each (kernel, stride, padding) along the height, paired at random with each along the width."""
+NO_AXIS = 1, 1, 0, 1  # kernel, stride, padding, dilation of an axis that there is not
+
+
+def geometries(seed: int = 0, pooling: bool = False) -> list[Geometry]:
+    """Each (kernel, stride, padding) along the height of an image, paired at random with each along the width, the same
+    for volumes, and each along sequences."""  # fmt: skip
     rng = np.random.default_rng(seed)
     axis = [(k, s, p) for k, s, p in product(range(1, 6), range(1, 5), range(4)) if not pooling or 2 * p <= k]
+
+    def dilated(sides) -> list:
+        return [(*side, 1 if pooling else int(rng.integers(1, 4))) for side in sides]
+
     found = []
-    for _ in range(rounds):
-        for (kh, sh, ph), (kw, sw, pw) in zip(axis, rng.permutation(axis).tolist(), strict=True):
-            H, W = (_size(rng, *one) for one in ((kh, sh, ph), (kw, sw, pw)))
+    for dims in (2, 3, 1):
+        depths = dilated((k, s, p) for k, s, p in rng.permutation(axis).tolist())
+        heights, widths = dilated(axis), dilated(rng.permutation(axis).tolist())
+        for number, (depth, height, width) in enumerate(zip(depths, heights, widths, strict=True)):
+            sides = [depth if dims == 3 else NO_AXIS, height if dims > 1 else NO_AXIS, width]
+            size = tuple(1 if side is NO_AXIS else _size(rng, *side) for side in sides)
+            kernel, stride, padding, dilation = zip(*sides, strict=True)
             chunk = int(rng.integers(1, 4))
             n = int(rng.integers(1, chunk + 1))
-            C, K = int(rng.choice([1, 2, 3, 8, 16, 17])), int(rng.choice([1, 3, 15, 16, 17, 33]))
-            found.append(Geometry(chunk, n, H, W, C, K, (kh, kw), (sh, sw), (ph, pw)))
+            groups, C, K = 1, int(rng.choice([1, 2, 3, 8, 16, 17])), int(rng.choice([1, 3, 15, 16, 17, 33]))
+            if not pooling and number % 2:
+                groups = int(rng.choice([2, C])) if C > 1 else 2
+                C = groups if groups == C else 2 * C
+                K = groups * int(rng.choice([1, 1, 2, 9]))
+            ceil = pooling and bool(number % 2)
+            found.append(Geometry(chunk, n, size, C, K, kernel, stride, padding, dilation, groups, ceil))
     return found
 
 
-def _size(rng, kernel: int, stride: int, padding: int) -> int:
+def _size(rng, kernel: int, stride: int, padding: int, dilation: int) -> int:
     """A size with a few positions of the window, often with a remainder."""
-    size = int(rng.integers(0, 4)) * stride + kernel + int(rng.integers(0, stride)) - 2 * padding
+    extent = dilation * (kernel - 1) + 1
+    size = int(rng.integers(0, 4)) * stride + extent + int(rng.integers(0, stride)) - 2 * padding
     return size if size > 0 else size + stride * (-size // stride + 1)
 
 
@@ -81,11 +109,9 @@ def near(got: np.ndarray, exact: np.ndarray, limit: np.ndarray, what: object) ->
         raise AssertionError(f"{what}: {got[place]} at {place}, expected {exact[place]} ± {limit[place]:.2g}")
 
 
-def _samples(rng, shape: tuple, n: int, dtype, border: tuple[int, int] = (0, 0)) -> np.ndarray:
+def _samples(rng, shape: tuple, n: int, dtype, border: Triple = (0, 0, 0)) -> np.ndarray:
     """Random samples, NaN beyond the n-th: what lies there may not be read."""
-    (chunk, H, W, C), (ph, pw) = shape, border
-    array = np.zeros((chunk, H + 2 * ph, W + 2 * pw, C), dtype)
-    array[:, ph : ph + H, pw : pw + W] = rng.standard_normal(shape)
+    array = np.pad(rng.standard_normal(shape), ((0, 0), *((b, b) for b in border), (0, 0))).astype(dtype)
     array[n:] = np.nan
     return array
 
@@ -116,40 +142,45 @@ def _checked(run: Run, operation: Operation, args: list, outputs: list[int], ter
 
 
 def check_convolution(g: Geometry, run: Run, dtype=np.float32) -> list[np.ndarray]:
-    """Forward (with and without bias) and both gradients; the results."""
+    """Forward (with and without bias) and both gradients, with one filter per channel also directly; the results."""
     rng = np.random.default_rng(hash(g) % 2**32)
-    (R, S), (P, Q), n = g.kernel, g.output, g.n
-    x = _samples(rng, (g.chunk, g.H, g.W, g.C), n, dtype, g.padding)
-    dy = _samples(rng, (g.chunk, P, Q, g.K), n, dtype)
-    w, b = rng.standard_normal((R, S, g.C, g.K)).astype(dtype), rng.standard_normal(g.K).astype(dtype)
-    y, dx = np.empty_like(dy), np.empty((g.chunk, g.H, g.W, g.C), dtype)
-    dw, db, none, label = np.empty_like(w), np.empty_like(b), np.empty(0, dtype), str(g)
-    work = np.empty(conv2d.backward_data_work(dx.shape, w.shape, g.stride, g.padding), dtype)
-    results = []
-    for bias, gradient in ((b, db), (none, none)):
-        results += _checked(run, conv2d.forward, [n, x, w, bias, y, g.stride], [4], R * S * g.C, [4], label)
-        args = [n, x, dy, dw, gradient, g.stride]
-        results += _checked(run, conv2d.backward_weights, args, [3, 4], n * P * Q, [], label)
-    args = [n, dy, w, dx, g.stride, g.padding, work]
-    return results + _checked(run, conv2d.backward_data, args, [3], R * S * g.K, [3], label, scratch=(6,))
+    n, places = g.n, prod(g.kernel)
+    x = _samples(rng, (g.chunk, *g.size, g.C), n, dtype, g.padding)
+    dy = _samples(rng, (g.chunk, *g.output, g.K), n, dtype)
+    w = rng.standard_normal((*g.kernel, g.C // g.groups, g.K)).astype(dtype)
+    b, none = rng.standard_normal(g.K).astype(dtype), np.empty(0, dtype)
+    y, dx, dw = np.empty_like(dy), np.empty((g.chunk, *g.size, g.C), dtype), np.empty_like(w)
+    how, label, results = [g.stride, g.dilation, g.groups], str(g), []
+    for kernels in (conv, depthwise) if 1 < g.groups == g.C == g.K else (conv,):
+        size = kernels.backward_data_work(dx.shape, dy.shape, w.shape, g.stride, g.padding, g.dilation)
+        terms = places * g.C // g.groups
+        for one in (b, none):
+            results += _checked(run, kernels.forward, [n, x, w, one, y, *how], [4], terms, [4], label)
+        args, terms = [n, x, dy, dw, *how], n * prod(g.output)
+        results += _checked(run, kernels.backward_weights, args, [3], terms, [], label)
+        args = [n, dy, w, dx, g.stride, g.padding, g.dilation, g.groups, np.empty(size, dtype)]
+        terms = places * g.K // g.groups
+        results += _checked(run, kernels.backward_data, args, [3], terms, [3], label, scratch=(8,))
+    return results
 
 
 def check_pooling(g: Geometry, run: Run, dtype=np.float32) -> None:
     """Both poolings and their gradients."""
     rng = np.random.default_rng(hash(g) % 2**32)
-    (R, S), (P, Q), n, label = g.kernel, g.output, g.n, str(g)
+    n, terms, label = g.n, prod(g.kernel), str(g)
     window = [g.kernel, g.stride, g.padding]
-    x = _samples(rng, (g.chunk, g.H, g.W, g.C), n, dtype).round(1)  # ties on purpose
-    dy = _samples(rng, (g.chunk, P, Q, g.C), n, dtype)
-    y, dx, which = np.empty_like(dy), np.empty_like(x), np.empty(dy.shape, np.uint8)
-    _checked(run, pool2d.average_forward, [n, x, y, *window], [2], R * S, [2], label)
-    _checked(run, pool2d.average_backward, [n, dy, dx, *window], [2], R * S, [2], label)
+    x = _samples(rng, (g.chunk, *g.size, g.C), n, dtype).round(1)  # ties on purpose
+    dy = _samples(rng, (g.chunk, *g.output, g.C), n, dtype)
+    y, dx, which = np.empty_like(dy), np.empty_like(x), np.empty(dy.shape, np.int32)
+    for count_padding in (True, False):
+        _checked(run, pool.average_forward, [n, x, y, *window, count_padding], [2], terms, [2], label)
+        _checked(run, pool.average_backward, [n, dy, dx, *window, count_padding], [2], terms, [2], label)
     args = [n, x, y, which, *window]
-    _, _, got, won, *_ = run_guarded(lambda *a: run(pool2d.max_forward, list(a)), args, [2, 3], [2, 3])
-    pool2d.max_forward(*args)
-    assert (got[:n] == y[:n]).all() and (won[:n] == which[:n]).all(), f"pool2d.max_forward {label}"
-    which[n:] = 255
-    _checked(run, pool2d.max_backward, [n, dy, which, dx, *window], [3], R * S, [3], label)
+    _, _, got, won, *_ = run_guarded(lambda *a: run(pool.max_forward, list(a)), args, [2, 3], [2, 3])
+    pool.max_forward(*args)
+    assert (got[:n] == y[:n]).all() and (won[:n] == which[:n]).all(), f"pool.max_forward {label}"
+    which[n:] = -1
+    _checked(run, pool.max_backward, [n, dy, which, dx, *window], [3], terms, [3], label)
 
 
 PRODUCTS = [(1, 1, 1), (3, 7, 15), (17, 257, 16), (5, 255, 17), (16, 33, 33), (20, 513, 1), (2, 600, 3)]
@@ -165,11 +196,11 @@ def check_product(samples: int, inputs: int, outputs: int, run: Run, dtype=np.fl
     none, label = np.empty(0, dtype), f"{n} of {samples} x {inputs} x {outputs}"
     work = np.empty(linear.backward_data_work(samples, inputs, outputs), dtype)
     results = []
-    for bias in (b, none):
-        results += _checked(run, linear.forward, [n, x, w, bias, np.empty_like(dy)], [4], inputs, [4], label)
+    for one in (b, none):
+        results += _checked(run, linear.forward, [n, x, w, one, np.empty_like(dy)], [4], inputs, [4], label)
     args = [n, dy, w, np.empty_like(x), work]
     results += _checked(run, linear.backward_data, args, [3], outputs, [3], label, scratch=(4,))
-    results += _checked(run, linear.backward_bias, [n, dy, np.empty_like(b)], [2], n, [], label)
+    results += _checked(run, bias.backward, [n, dy[:, None], np.empty_like(b)], [2], n, [], label)
     args = [n, x, dy, np.empty_like(w), 0, inputs]
     whole = _checked(run, linear.backward_weights, args, [3], n, [], label)[0]
     for low in range(0, inputs, linear.ROW_BLOCK):

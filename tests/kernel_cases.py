@@ -5,19 +5,22 @@ after it; everything beyond sample n must still be that filling.
 """
 
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
 from corenet.kernels import (
     batchnorm,
-    conv2d,
+    bias,
+    conv,
     cross_entropy,
+    depthwise,
     dropout,
     elementwise,
     gather,
     linear,
-    pad2d,
-    pool2d,
+    pad,
+    pool,
     tree,
     update,
 )
@@ -44,36 +47,46 @@ def clock():
     return values
 
 
-def conv_cases(rng, geometries):
-    for chunk, n, H, W, C, K, kernel, stride, padding in geometries:
-        (R, S), (sh, sw), (ph, pw) = kernel, stride, padding
-        P, Q = (H + 2 * ph - R) // sh + 1, (W + 2 * pw - S) // sw + 1
-        if P < 1 or Q < 1:
-            continue
-        x = rng.standard_normal((chunk, H + 2 * ph, W + 2 * pw, C))
-        w, b = rng.standard_normal((R, S, C, K)), rng.standard_normal(K)
-        y, dy = np.zeros((chunk, P, Q, K)), rng.standard_normal((chunk, P, Q, K))
-        label = f"{n}/{chunk}x{H}x{W}x{C}->{K} k{kernel} s{stride} p{padding}"
-        none = np.zeros(0)
-        yield Case(conv2d.forward, [n, x, w, b, y, stride], [4], R * S * C, label)
-        yield Case(conv2d.forward, [n, x, w, none, y, stride], [4], R * S * C, label + " no bias")
-        dw, db = np.zeros_like(w), np.zeros_like(b)
-        yield Case(conv2d.backward_weights, [n, x, dy, dw, db, stride], [3, 4], n * P * Q, label, per_sample=False)
-        dx = np.zeros((chunk, H, W, C))
-        work = np.zeros(conv2d.backward_data_work(dx.shape, w.shape, stride, padding))
-        yield Case(conv2d.backward_data, [n, dy, w, dx, stride, padding, work], [3], R * S * K, label, scratch=[6])
+def conv_cases(rng):
+    for chunk, n, size, C, K, kernel, stride, padding, dilation, groups in CONV_GEOMETRIES:
+        padded = [s + 2 * p for s, p in zip(size, padding, strict=True)]
+        out = [(s - d * (k - 1) - 1) // t + 1 for s, k, t, d in zip(padded, kernel, stride, dilation, strict=True)]
+        x, w = rng.standard_normal((chunk, *padded, C)), rng.standard_normal((*kernel, C // groups, K))
+        b, none = rng.standard_normal(K), np.zeros(0)
+        y, dy, dx = np.zeros((chunk, *out, K)), rng.standard_normal((chunk, *out, K)), np.zeros((chunk, *size, C))
+        label = f"{n}/{chunk}x{size}x{C}->{K} k{kernel} s{stride} p{padding} d{dilation} g{groups}"
+        how, terms = [stride, dilation, groups], prod(kernel) * C // groups
+        for kernels in (conv, depthwise) if 1 < groups == C == K else (conv,):
+            yield Case(kernels.forward, [n, x, w, b, y, *how], [4], terms, label)
+            yield Case(kernels.forward, [n, x, w, none, y, *how], [4], terms, label + " no bias")
+            args = [n, x, dy, np.zeros_like(w), *how]
+            yield Case(kernels.backward_weights, args, [3], n * prod(out), label, per_sample=False)
+            work = np.zeros(kernels.backward_data_work(dx.shape, dy.shape, w.shape, stride, padding, dilation))
+            args = [n, dy, w, dx, stride, padding, dilation, groups, work]
+            yield Case(kernels.backward_data, args, [3], prod(kernel) * K // groups, label, scratch=[8])
+    x, padded = rng.standard_normal((3, 2, 4, 5, 2)), np.zeros((3, 5, 8, 7, 2))
+    yield Case(pad.forward, [2, x, padded, (1, 2, 0)], [2])
+    y, b = rng.standard_normal((3, 20, 17)), rng.standard_normal(17)
+    yield Case(bias.add, [3, b, y], [], 1, per_sample=False, updated=[2])
+    yield Case(bias.backward, [2, y, np.zeros(17)], [2], 40, per_sample=False)
 
 
+ONE, NONE = (1, 1, 1), (0, 0, 0)
 CONV_GEOMETRIES = [
-    # chunk, n, H, W, C, K, kernel, stride, padding
-    (3, 2, 9, 11, 1, 6, (5, 5), (1, 1), (2, 2)),
-    (4, 4, 28, 28, 1, 32, (3, 3), (1, 1), (0, 0)),
-    (2, 2, 13, 13, 32, 64, (3, 3), (1, 1), (0, 0)),
-    (3, 2, 8, 8, 16, 32, (3, 3), (2, 2), (1, 1)),
-    (2, 2, 8, 8, 16, 32, (1, 1), (2, 2), (0, 0)),
-    (1, 1, 7, 5, 3, 17, (4, 2), (3, 2), (1, 0)),
-    (2, 1, 10, 9, 5, 3, (2, 3), (4, 3), (1, 2)),
-    (2, 2, 1, 1, 7, 19, (1, 1), (1, 1), (0, 0)),
+    # chunk, n, size, C, K, kernel, stride, padding, dilation, groups
+    (3, 2, (1, 9, 11), 1, 6, (1, 5, 5), ONE, (0, 2, 2), ONE, 1),
+    (4, 4, (1, 28, 28), 1, 32, (1, 3, 3), ONE, NONE, ONE, 1),
+    (2, 2, (1, 13, 13), 32, 64, (1, 3, 3), ONE, NONE, ONE, 1),
+    (3, 2, (1, 8, 8), 16, 32, (1, 3, 3), (1, 2, 2), (0, 1, 1), ONE, 1),
+    (2, 2, (1, 8, 8), 16, 32, ONE, (1, 2, 2), NONE, ONE, 1),
+    (1, 1, (1, 7, 5), 3, 17, (1, 4, 2), (1, 3, 2), (0, 1, 0), ONE, 1),
+    (2, 1, (1, 10, 9), 5, 3, (1, 2, 3), (1, 4, 3), (0, 1, 2), ONE, 1),
+    (2, 2, ONE, 7, 19, ONE, ONE, NONE, ONE, 1),
+    (2, 1, (1, 1, 23), 4, 18, (1, 1, 5), (1, 1, 2), (0, 0, 3), (1, 1, 2), 1),  # a sequence
+    (2, 2, (5, 6, 7), 3, 17, (2, 3, 3), (1, 2, 1), (1, 1, 0), ONE, 1),  # a volume
+    (2, 2, (1, 9, 8), 6, 34, (1, 3, 3), ONE, (0, 2, 2), (1, 2, 3), 2),
+    (3, 2, (1, 14, 14), 32, 32, (1, 3, 3), ONE, (0, 1, 1), ONE, 32),  # one filter per channel
+    (2, 1, (3, 6, 7), 5, 5, (2, 3, 3), (2, 2, 3), (1, 2, 1), (1, 2, 1), 5),
 ]
 
 
@@ -95,7 +108,6 @@ def linear_cases(rng):
         yield Case(linear.forward, [n, x, w, b, y], [4], inputs, label)
         work = np.zeros(linear.backward_data_work(chunk, inputs, outputs))
         yield Case(linear.backward_data, [n, dy, w, np.zeros_like(x), work], [3], outputs, label, scratch=[4])
-        yield Case(linear.backward_bias, [n, dy, np.zeros(outputs)], [2], n, label, per_sample=False)
         dw = np.zeros_like(w)
         yield Case(linear.backward_weights, [n, x, dy, dw, 0, inputs], [3], n, label, per_sample=False)
         if inputs > 2 * linear.ROW_BLOCK:  # one owner's shard, and the last owner's
@@ -111,31 +123,31 @@ def elementwise_cases(rng):
     yield Case(elementwise.relu_forward, [4, a, y], [2])
     yield Case(elementwise.relu_backward, [4, a, b, y], [3])
     yield Case(elementwise.add, [4, a, b, y], [3])
-    x, padded = rng.standard_normal((3, 4, 5, 2)), np.zeros((3, 8, 7, 2))
-    yield Case(pad2d.forward, [2, x, padded, (2, 1)], [2])
 
 
 def pool_cases(rng):
-    for H, W, window, stride, padding in [
-        (8, 8, (2, 2), (2, 2), (0, 0)),
-        (15, 15, (3, 3), (2, 2), (0, 0)),
-        (7, 9, (3, 2), (1, 3), (1, 1)),
-        (5, 5, (2, 2), (3, 3), (0, 0)),
-        (8, 8, (8, 8), (8, 8), (0, 0)),
+    for size, window, stride, padding, out in [
+        ((1, 8, 8), (1, 2, 2), (1, 2, 2), NONE, (1, 4, 4)),
+        ((1, 15, 15), (1, 3, 3), (1, 2, 2), NONE, (1, 7, 7)),
+        ((1, 7, 9), (1, 3, 2), (1, 1, 3), (0, 1, 1), (1, 7, 4)),
+        ((1, 5, 5), (1, 2, 2), (1, 3, 3), NONE, (1, 2, 2)),
+        ((1, 8, 8), (1, 8, 8), (1, 8, 8), NONE, ONE),
+        ((1, 1, 20), (1, 1, 4), (1, 1, 3), (0, 0, 2), (1, 1, 8)),  # ceil: the last window is cut
+        ((5, 4, 6), (3, 2, 3), (2, 2, 2), (1, 0, 1), (3, 2, 4)),  # a volume, ceil
     ]:
-        P = (H + 2 * padding[0] - window[0]) // stride[0] + 1
-        Q = (W + 2 * padding[1] - window[1]) // stride[1] + 1
-        x = rng.standard_normal((3, H, W, 5)).round(1)  # ties on purpose
-        y, dy = np.zeros((3, P, Q, 5)), rng.standard_normal((3, P, Q, 5))
-        which = np.zeros(y.shape, np.uint8)
-        label = f"{H}x{W} window {window} stride {stride} padding {padding}"
-        geometry = [window, stride, padding]
-        yield Case(pool2d.max_forward, [2, x, y, which, *geometry], [2, 3], 1, label)
+        x = rng.standard_normal((3, *size, 5)).round(1)  # ties on purpose
+        y, dy = np.zeros((3, *out, 5)), rng.standard_normal((3, *out, 5))
+        which, label = np.zeros(y.shape, np.int32), f"{size} window {window} stride {stride} padding {padding}"
+        geometry, terms = [window, stride, padding], prod(window)
+        yield Case(pool.max_forward, [2, x, y, which, *geometry], [2, 3], 1, label)
         won = which.copy()
-        pool2d.max_forward(3, x, y.copy(), won, *geometry)
-        yield Case(pool2d.max_backward, [2, dy, won, np.zeros_like(x), *geometry], [3], 4, label)
-        yield Case(pool2d.average_forward, [2, x, y, *geometry], [2], window[0] * window[1], label)
-        yield Case(pool2d.average_backward, [2, dy, np.zeros_like(x), *geometry], [2], 9, label)
+        pool.max_forward(3, x, y.copy(), won, *geometry)
+        yield Case(pool.max_backward, [2, dy, won, np.zeros_like(x), *geometry], [3], terms, label)
+        for count in (True, False):
+            yield Case(pool.average_forward, [2, x, y, *geometry, count], [2], terms, f"{label} {count}")
+            yield Case(
+                pool.average_backward, [2, dy, np.zeros_like(x), *geometry, count], [2], terms, f"{label} {count}"
+            )
 
 
 def batchnorm_cases(rng):
@@ -209,7 +221,7 @@ def all_cases() -> list[Case]:
 
     rng = np.random.default_rng(0)
     return [
-        *conv_cases(rng, CONV_GEOMETRIES),
+        *conv_cases(rng),
         *linear_cases(rng),
         *elementwise_cases(rng),
         *pool_cases(rng),

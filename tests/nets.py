@@ -15,33 +15,54 @@ from corenet.engine.buffer import Buffer
 from corenet.kernels import clock
 from corenet.kernels.backend import Backend, select
 from corenet.nn import (
+    AvgPool1d,
     AvgPool2d,
+    AvgPool3d,
+    BatchNorm1d,
     BatchNorm2d,
+    BatchNorm3d,
+    Conv1d,
     Conv2d,
+    Conv3d,
+    ConvTranspose2d,
     CrossEntropy,
     Dropout,
     Flatten,
     Layer,
     Linear,
+    MaxPool1d,
     MaxPool2d,
+    MaxPool3d,
     ReLU,
     Residual,
     Sequential,
 )
 
 SHAPE = (5, 4, 2)
+SEQUENCE = (9, 2)
+VOLUME = (4, 5, 3, 2)
 CLASSES = 3
 
 
-def ended(*layers: Layer) -> Sequential:
+def ended(*layers: Layer, shape: tuple[int, ...] = SHAPE) -> Sequential:
     """The layers, then a dense layer with one logit per class."""
-    (features,) = make_plan(Sequential(*layers, Flatten()), SHAPE, 1).output_shape
+    (features,) = make_plan(Sequential(*layers, Flatten()), shape, 1).output_shape
     return Sequential(*layers, Flatten(), Linear(features, CLASSES))
 
 
 def within(*layers: Layer) -> Sequential:
     """The layers between others with parameters: 3 channels come in, gradients have to come through."""
     return ended(Conv2d(2, 3, (2, 1)), *layers)
+
+
+def along(*layers: Layer) -> Sequential:
+    """The layers on sequences, after a convolution from 2 to 4 channels."""
+    return ended(Conv1d(2, 4, 2), *layers, shape=SEQUENCE)
+
+
+def inside(*layers: Layer) -> Sequential:
+    """The layers in volumes, after a convolution from 2 to 4 channels."""
+    return ended(Conv3d(2, 4, (2, 1, 1)), *layers, shape=VOLUME)
 
 
 def same(channels: int = 3) -> Conv2d:
@@ -51,11 +72,31 @@ def same(channels: int = 3) -> Conv2d:
 
 # By layer: nets in which a mistake in that layer shows. A layer without an entry fails the suite.
 CASES: dict[str, dict[str, Layer]] = {
+    "Conv1d": {
+        "stride, dilation": along(Conv1d(4, 3, 3, 2, padding=2, dilation=2)),
+        "groups, same": along(Conv1d(4, 6, 4, padding="same", groups=2), ReLU()),
+        "first layer, one filter per channel": ended(Conv1d(2, 2, 3, groups=2), shape=SEQUENCE),
+    },
+    "Conv3d": {
+        "stride, padding": inside(Conv3d(4, 3, (2, 3, 2), (1, 2, 1), padding=(1, 0, 1))),
+        "one filter per channel, dilation": inside(Conv3d(4, 4, 2, dilation=(2, 1, 2), groups=4, padding=1)),
+        "first layer": ended(Conv3d(2, 3, 2), shape=VOLUME),
+    },
+    "ConvTranspose2d": {
+        "stride": within(ConvTranspose2d(3, 2, 2, 2)),
+        "output padding, dilation": within(ConvTranspose2d(3, 4, 3, 2, 1, output_padding=1, dilation=(1, 2))),
+        "groups": within(Conv2d(3, 4, 1), ConvTranspose2d(4, 6, (2, 3), (1, 3), groups=2)),
+        "one filter per channel": within(ConvTranspose2d(3, 3, 3, 2, padding=1, groups=3, bias=False), ReLU()),
+        "first layer": ended(ConvTranspose2d(2, 3, 3, padding=(0, 2))),
+    },
     "Conv2d": {
         "3x3": within(Conv2d(3, 4, 3)),
         "wide padding, stride 2": within(Conv2d(3, 2, (3, 2), stride=2, padding=(1, 2))),
         "stride over kernel": within(Conv2d(3, 2, (1, 2), stride=(2, 3))),
         "without bias": within(Conv2d(3, 4, 2, bias=False)),
+        "dilation, groups": within(Conv2d(3, 6, (2, 3), padding=(1, 2), dilation=(2, 3), groups=3)),
+        "one filter per channel": within(Conv2d(3, 3, 3, 2, padding=1, groups=3), ReLU()),
+        "same, even kernel": within(Conv2d(3, 2, (2, 4), padding="same", dilation=(3, 1))),
         "padded first layer": ended(Conv2d(2, 17, (4, 3), stride=(3, 1), padding=1)),
     },
     "Linear": {
@@ -68,13 +109,32 @@ CASES: dict[str, dict[str, Layer]] = {
         "after a dense layer": within(Flatten(), Linear(48, 6), ReLU()),
         "first layer": ended(ReLU()),
     },
+    "MaxPool1d": {
+        "ceil": along(MaxPool1d(3, 2, padding=1, ceil_mode=True)),
+        "overlapping": along(MaxPool1d(2, 1)),
+    },
+    "MaxPool3d": {
+        "2x2x2": inside(MaxPool3d((2, 2, 2))),
+        "ceil, padded": inside(MaxPool3d((2, 3, 2), (1, 2, 2), padding=(0, 1, 1), ceil_mode=True)),
+    },
     "MaxPool2d": {
+        "ceil": within(MaxPool2d(2, 3, ceil_mode=True)),
         "2x2": within(MaxPool2d(2)),
         "overlapping, padded": within(MaxPool2d(3, 2, padding=1)),
         "stride over window": within(MaxPool2d((1, 2), (3, 3))),
         "first layer": ended(MaxPool2d(2)),
     },
+    "AvgPool1d": {
+        "ceil": along(AvgPool1d(3, 2, padding=1, ceil_mode=True)),
+        "without padding in the count": along(AvgPool1d(4, 3, 2, count_include_pad=False)),
+    },
+    "AvgPool3d": {
+        "2x2x2": inside(AvgPool3d(2)),
+        "ceil, padded": inside(AvgPool3d((2, 3, 2), (1, 2, 2), (0, 1, 1), ceil_mode=True, count_include_pad=False)),
+    },
     "AvgPool2d": {
+        "ceil": within(AvgPool2d(2, 3, ceil_mode=True)),
+        "without padding in the count": within(AvgPool2d(3, 2, 1, count_include_pad=False)),
         "2x2": within(AvgPool2d(2)),
         "overlapping, padded": within(AvgPool2d((2, 4), (2, 1), padding=(0, 2))),
         "stride over window": within(AvgPool2d((1, 2), (3, 3))),
@@ -90,6 +150,13 @@ CASES: dict[str, dict[str, Layer]] = {
         "of a vector, twice": within(Flatten(), Dropout(0.3), Linear(48, 9), Dropout(0.7)),
         "nothing dropped": within(Dropout(0)),
         "first layer": ended(Dropout(0.5)),
+    },
+    "BatchNorm1d": {
+        "of vectors": within(Flatten(), Linear(48, 5), BatchNorm1d(5), ReLU()),
+        "of sequences": along(BatchNorm1d(4, eps=1e-2), ReLU()),
+    },
+    "BatchNorm3d": {
+        "between": inside(BatchNorm3d(4), ReLU()),
     },
     "BatchNorm2d": {
         "between": within(BatchNorm2d(3, eps=1e-2)),
@@ -115,6 +182,19 @@ CASES: dict[str, dict[str, Layer]] = {
 }
 CASES |= more_nets(within, ended)
 ALL = {f"{layer}, {label}": net for layer, cases in CASES.items() for label, net in cases.items()}
+
+
+def shape_of(label: str) -> tuple[int, ...]:
+    """The samples that the net of that label takes."""
+    first = ALL[label]
+    while isinstance(first, Sequential):
+        first = first.layers[0]
+    return SEQUENCE if isinstance(first, Conv1d) else VOLUME if isinstance(first, Conv3d) else SHAPE
+
+
+def batch_for(label: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """n random samples and labels for the net of that label."""
+    return some_batch(n, shape_of(label))
 
 
 class Chunk:

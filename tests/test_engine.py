@@ -5,7 +5,7 @@ import pytest
 from grid import near
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nets import ALL, SHAPE, Chunk, gradients, some_batch
+from nets import ALL, Chunk, batch_for, gradients, shape_of, some_batch
 
 from corenet import models
 from corenet.engine import initial_state, make_plan
@@ -51,7 +51,7 @@ def test_memory_is_used_again():
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("label", [*ALL, "resnet20"])
 def test_no_plan_has_overlapping_buffers(label, training):
-    net, shape = (models.resnet20(), (32, 32, 3)) if label == "resnet20" else (ALL[label], SHAPE)
+    net, shape = (models.resnet20(), (32, 32, 3)) if label == "resnet20" else (ALL[label], shape_of(label))
     plan = make_plan(net, shape, 2, loss=CrossEntropy() if training else None)
     lifetimes: dict = {}
     for time, step in enumerate((*plan.forward, *plan.backward)):
@@ -95,7 +95,7 @@ def assert_same_bits(a, b):
 @pytest.mark.parametrize("label", ALL)
 def test_sharing_memory_changes_nothing(label, backend):
     """The arena, NaN before the chunk and full of leftovers in it, against a buffer for each array with guard words."""
-    images, labels = some_batch(3)
+    images, labels = batch_for(label, 3)
     backend = select(backend)
     shared = results(ALL[label], images, labels, backend=backend)
     assert_same_bits(shared, results(ALL[label], images, labels, backend=backend, apart=True))
@@ -105,7 +105,7 @@ def test_sharing_memory_changes_nothing(label, backend):
 @needs_numba
 @pytest.mark.parametrize("label", ALL)
 def test_partial_chunk_gives_the_bits_of_a_plan_of_its_size(label):
-    images, labels = some_batch(3)
+    images, labels = batch_for(label, 3)
     exact = results(ALL[label], images, labels, backend=NUMBA)
     assert_same_bits(exact, results(ALL[label], images, labels, backend=NUMBA, chunk=5))
 
@@ -114,9 +114,10 @@ def test_partial_chunk_gives_the_bits_of_a_plan_of_its_size(label):
 @pytest.mark.parametrize("label", ALL)
 def test_compiled_plan_agrees_with_the_definitions_in_double(label):
     net = ALL[label]
-    images, labels = some_batch(3)
+    images, labels = batch_for(label, 3)
     images = images.astype(np.float32)
-    plan, double = (make_plan(net, SHAPE, 1, loss=CrossEntropy(), dtype=dtype) for dtype in ("float32", "float64"))
+    shape = shape_of(label)
+    plan, double = (make_plan(net, shape, 1, loss=CrossEntropy(), dtype=dtype) for dtype in ("float32", "float64"))
     state, state64 = initial_state(plan, 0), initial_state(double, 0)
     for name, array in double.layout.arrays(state64).items():
         array[...] = plan.layout.arrays(state)[name]
@@ -132,7 +133,7 @@ def test_compiled_plan_agrees_with_the_definitions_in_double(label):
 @pytest.mark.parametrize("label", ["Conv2d, 3x3", "Residual, nested", "Dropout, of a vector, twice", "Linear, three"])
 def test_chunks_of_any_size_add_up_to_the_gradient_of_the_batch(label, shares):
     """Mean of means is not the mean: the loss divides by the batch's samples, whatever the chunks."""
-    images, labels = some_batch(sum(shares))
+    images, labels = batch_for(label, sum(shares))
     loss, whole = gradients(ALL[label], images, labels, [sum(shares)])
     loss_of_parts, parts = gradients(ALL[label], images, labels, shares)
     assert loss_of_parts == pytest.approx(loss, rel=1e-13)
@@ -169,12 +170,12 @@ def test_batch_norm_keeps_a_small_variance_far_from_zero(backend):
 @pytest.mark.parametrize("label", ALL)
 def test_a_sample_that_is_not_a_number_is_noticed(label, backend):
     """No layer turns NaN into a number: the loss says so, and in prediction that sample's output alone."""
-    images, labels = some_batch(3)
+    images, labels = batch_for(label, 3)
     images[1] = np.nan
     with np.errstate(invalid="ignore"):
-        plan = make_plan(ALL[label], SHAPE, 3, loss=CrossEntropy())
+        plan = make_plan(ALL[label], shape_of(label), 3, loss=CrossEntropy())
         assert np.isnan(Chunk(plan, select(backend)).run(images, labels))
-        prediction = Chunk(make_plan(ALL[label], SHAPE, 3), select(backend))
+        prediction = Chunk(make_plan(ALL[label], shape_of(label), 3), select(backend))
         prediction.run(images, labels)
     assert np.isnan(prediction.output).all(axis=1).tolist() == [False, True, False]
     assert np.isfinite(prediction.output[[0, 2]]).all()

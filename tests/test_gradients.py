@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from nets import ALL, CASES, Chunk, gradients, some_batch
+from nets import ALL, CASES, Chunk, batch_for, gradients
 
 from corenet.engine import initial_state, make_plan
 from corenet.nn import CrossEntropy, describe
@@ -66,18 +66,18 @@ def check_gradients(net, shares, batch, step=5):
 
 @pytest.mark.parametrize("label", ALL)
 def test_gradient_is_that_of_the_loss(label):
-    check_gradients(ALL[label], [3], some_batch(3))
+    check_gradients(ALL[label], [3], batch_for(label, 3))
 
 
-@pytest.mark.parametrize("label", ["BatchNorm2d, twice", "Dropout, of a vector, twice", "Conv2d, 3x3"])
+@pytest.mark.parametrize("label", ["BatchNorm2d, twice", "Dropout, of a vector, twice", "Conv3d, first layer"])
 def test_gradient_of_a_batch_in_unequal_chunks_is_that_of_its_loss(label):
-    check_gradients(ALL[label], [4, 4, 1], some_batch(9))
+    check_gradients(ALL[label], [4, 4, 1], batch_for(label, 9))
 
 
 @pytest.mark.parametrize("label", ALL)
 def test_prediction_does_not_depend_on_the_other_samples(label):
     """In prediction batch norm uses running statistics and nothing is dropped: each sample is by itself."""
-    images, labels = some_batch(4)
+    images, labels = batch_for(label, 4)
     net = ALL[label]
     one, four = (Chunk(make_plan(net, images.shape[1:], c, dtype="float64")) for c in (1, 4))
     four.run(images, labels)

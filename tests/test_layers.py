@@ -4,19 +4,26 @@ import json
 
 import numpy as np
 import pytest
-from nets import ALL, SHAPE
+from nets import ALL, shape_of
 
 from corenet.engine import make_plan
 from corenet.errors import ConfigError, ShapeError
 from corenet.nn import (
     AvgPool2d,
+    AvgPool3d,
+    BatchNorm1d,
     BatchNorm2d,
+    BatchNorm3d,
+    Conv1d,
     Conv2d,
+    Conv3d,
+    ConvTranspose2d,
     CrossEntropy,
     Dropout,
     Flatten,
     Layer,
     Linear,
+    MaxPool1d,
     MaxPool2d,
     ReLU,
     Residual,
@@ -36,17 +43,34 @@ ARGUMENTS = [
     (lambda: Conv2d(3, 8, (3, 0)), f"Conv2d(kernel_size=…): {AT_LEAST_1}, got 0"),
     (
         lambda: Conv2d(3, 8, (3, 3, 3)),
-        "Conv2d(kernel_size=…): expected an integer or a pair of integers, got (3, 3, 3)",
+        "Conv2d(kernel_size=…): expected an integer or 2 of them, got (3, 3, 3)",
     ),
     (lambda: Conv2d(3, 8, 3, stride=0), f"Conv2d(stride=…): {AT_LEAST_1}, got 0"),
     (lambda: Conv2d(3, 8, 3, padding=-1), "Conv2d(padding=…): expected an integer of at least 0, got -1"),
-    (lambda: Conv2d(3, 8, 3, padding="same"), "Conv2d(padding=…): expected an integer of at least 0, got 'same'"),
+    (lambda: Conv2d(3, 8, 3, padding="full"), 'Conv2d(padding=…): expected integers, "same" or "valid", got \'full\''),
+    (
+        lambda: Conv2d(3, 8, 3, stride=(1, 2), padding="same"),
+        'Conv2d(padding="same"): expected stride 1, got (1, 2). Give numbers',
+    ),
+    (lambda: Conv2d(3, 8, 3, dilation=0), f"Conv2d(dilation=…): {AT_LEAST_1}, got 0"),
+    (lambda: Conv2d(3, 8, 3, groups=0), f"Conv2d(groups=…): {AT_LEAST_1}, got 0"),
+    (lambda: Conv2d(3, 8, 3, groups=2), "Conv2d(groups=…): expected a divisor of in_channels=3, got 2"),
+    (lambda: Conv2d(3, 8, 3, groups=3), "Conv2d(groups=…): expected a divisor of out_channels=8, got 3"),
+    (lambda: Conv1d(3, 8, (3, 3)), "Conv1d(kernel_size=…): expected an integer, got (3, 3)"),
+    (lambda: Conv3d(3, 8, (3, 3)), "Conv3d(kernel_size=…): expected an integer or 3 of them, got (3, 3)"),
+    (lambda: ConvTranspose2d(3, 8, 3, padding="same"), "ConvTranspose2d(padding=…): expected integers, got 'same'"),
+    (
+        lambda: ConvTranspose2d(3, 8, 3, 2, output_padding=(1, 2)),
+        "ConvTranspose2d(output_padding=…): expected smaller than stride or dilation, got (1, 2)",
+    ),
     (lambda: Linear(0, 3), f"Linear(in_features=…): {AT_LEAST_1}, got 0"),
     (lambda: Linear(3, None), f"Linear(out_features=…): {AT_LEAST_1}, got None"),
     (lambda: MaxPool2d(2, padding=2), "MaxPool2d(padding=…): expected at most half of kernel_size, got 2"),
     (lambda: AvgPool2d(3, padding=(1, 2)), "AvgPool2d(padding=…): expected at most half of kernel_size, got (1, 2)"),
     (lambda: AvgPool2d(3, stride=-1), f"AvgPool2d(stride=…): {AT_LEAST_1}, got -1"),
-    (lambda: MaxPool2d(17), "MaxPool2d(kernel_size=…): expected at most 256 places, got (17, 17)"),
+    (lambda: AvgPool3d((2, 3)), "AvgPool3d(kernel_size=…): expected an integer or 3 of them, got (2, 3)"),
+    (lambda: MaxPool1d(3, padding=2), "MaxPool1d(padding=…): expected at most half of kernel_size, got 2"),
+    (lambda: BatchNorm1d(0), f"BatchNorm1d(num_features=…): {AT_LEAST_1}, got 0"),
     (lambda: Dropout(1), "Dropout(p=…): expected a probability, 0 <= p < 1, got 1"),
     (lambda: Dropout(-0.1), "Dropout(p=…): expected a probability, 0 <= p < 1, got -0.1"),
     (lambda: Dropout(float("nan")), "Dropout(p=…): expected a probability, 0 <= p < 1, got nan"),
@@ -87,11 +111,11 @@ def test_numbers_of_numpy_are_numbers():
     ]
     assert [json.loads(json.dumps(describe(layer))) for layer in layers] == [
         {"type": "Conv2d", "in_channels": 3, "out_channels": 8, "kernel_size": [3, 2], "stride": [2, 2],
-         "padding": [0, 0], "bias": True},
+         "padding": [0, 0], "dilation": [1, 1], "groups": 1, "bias": True},
         {"type": "Linear", "in_features": 48, "out_features": 3, "bias": True},
         {"type": "Dropout", "p": 0.5},
         {"type": "BatchNorm2d", "num_features": 3, "eps": 0.25, "momentum": 0.5},
-        {"type": "MaxPool2d", "kernel_size": [2, 2], "stride": [2, 2], "padding": [0, 0]},
+        {"type": "MaxPool2d", "kernel_size": [2, 2], "stride": [2, 2], "padding": [0, 0], "ceil_mode": False},
     ]  # fmt: skip
 
 
@@ -113,8 +137,37 @@ GEOMETRIES = [
     ),
     (
         [Flatten(), MaxPool2d(2)],
-        "layer 1 (MaxPool2d): expected images (height, width, channels), got input of shape (72,). "
-        "Place it before Flatten and Linear",
+        "layer 1 (MaxPool2d): expected samples of shape (height, width, channels), got input of shape (72,). "
+        "Place it before Flatten and Linear, or take the layer of other dimensions",
+    ),
+    (
+        [Conv3d(1, 2, 1)],
+        "layer 0 (Conv3d): expected samples of shape (depth, height, width, channels), got input of shape (9, 8, 1). "
+        "Place it before Flatten and Linear, or take the layer of other dimensions",
+    ),
+    (
+        [ReLU(), Conv2d(1, 2, (3, 2), dilation=(5, 1))],
+        "layer 1 (Conv2d): expected an image of at least 11×2 pixels, got 9×8. "
+        "Use a smaller window, more padding, or fewer pooling layers before it",
+    ),
+    (
+        [ConvTranspose2d(1, 2, 2, padding=5)],
+        "layer 0 (ConvTranspose2d): expected an output of at least one pixel, got 0×-1. Use less padding",
+    ),
+    (
+        [ConvTranspose2d(2, 4, 2)],
+        "layer 0 (ConvTranspose2d): expected 2 input channels (in_channels), got 1, from an input of shape (9, 8, 1). "
+        "Set in_channels=1",
+    ),
+    (
+        [BatchNorm1d(1)],
+        "layer 0 (BatchNorm1d): expected samples of shape (channels) or (length, channels), got input of shape "
+        "(9, 8, 1). Use BatchNorm2d",
+    ),
+    (
+        [Flatten(), BatchNorm3d(72)],
+        "layer 1 (BatchNorm3d): expected samples of shape (depth, height, width, channels), got input of shape (72,). "
+        "Use BatchNorm1d",
     ),
     (
         [Linear(10, 3)],
@@ -174,14 +227,14 @@ def test_a_net_survives_being_described(label):
     description = json.loads(json.dumps(describe(ALL[label])))
     again = build(description)
     assert describe(again) == describe(ALL[label]) and repr(again) == repr(ALL[label])
-    plans = [make_plan(net, SHAPE, 2, loss=CrossEntropy()) for net in (again, ALL[label])]
+    plans = [make_plan(net, shape_of(label), 2, loss=CrossEntropy()) for net in (again, ALL[label])]
     assert plans[0].layout == plans[1].layout
     assert [step.operation for step in plans[0].backward] == [step.operation for step in plans[1].backward]
 
 
 NAMES = ", ".join(LAYERS)
 DESCRIPTIONS = [
-    ({"type": "Conv3d"}, f"net description: expected a layer of {NAMES}, got {{'type': 'Conv3d'}}"),
+    ({"type": "Conv4d"}, f"net description: expected a layer of {NAMES}, got {{'type': 'Conv4d'}}"),
     ([], f"net description: expected a layer of {NAMES}, got []"),
     ({"type": "Sequential"}, "net description, Sequential: expected an entry 'layers', got none"),
     ({"type": "Sequential", "layers": ["x"]}, "Sequential, part 0: expected a layer, got 'x'"),

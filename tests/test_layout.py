@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nets import ALL, SHAPE
+from nets import ALL, shape_of
 
 from corenet import models
 from corenet.engine import Layout, initial_state, make_plan
@@ -41,7 +41,7 @@ def test_entries_are_aligned_apart_and_in_their_part(drawn, dtype):
 @pytest.mark.parametrize("label", ALL)
 def test_a_plan_of_training_and_of_prediction_have_one_layout(label):
     """Else what was trained could not be predicted with, nor a model file be read."""
-    plans = [make_plan(ALL[label], SHAPE, c, loss=loss) for c in (1, 5) for loss in (None, CrossEntropy())]
+    plans = [make_plan(ALL[label], shape_of(label), c, loss=loss) for c in (1, 5) for loss in (None, CrossEntropy())]
     assert all(plan.layout == plans[0].layout for plan in plans)
 
 

@@ -6,7 +6,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from grid import near  # noqa: E402
-from nets import ALL, CLASSES, SHAPE, Chunk, Given, Tap, some_batch  # noqa: E402
+from nets import ALL, CLASSES, Chunk, Given, Tap, batch_for, shape_of, some_batch  # noqa: E402
 from steps import Steps  # noqa: E402
 from torch_nets import (  # noqa: E402
     MODELS,
@@ -23,6 +23,7 @@ from corenet.engine import Call, initial_state, make_plan  # noqa: E402
 from corenet.kernels import clock, cross_entropy, dropout, dropout2d  # noqa: E402
 from corenet.kernels.backend import numba_problem, select  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")  # PyTorch's, about its speed
 needs_numba = pytest.mark.skipif(numba_problem() is not None, reason="Numba is not installed")
 KERNELS = [pytest.param("numba", "float32", marks=needs_numba), ("numpy", "float64")]
 EPS = {"float32": float(np.finfo(np.float32).eps), "float64": float(np.finfo(np.float64).eps)}
@@ -48,6 +49,25 @@ LAYERS = {
     "conv, stride, padding": nn.Conv2d(C, 17, (4, 3), stride=(2, 3), padding=(2, 1)),
     "conv, stride over kernel": nn.Conv2d(C, 4, 2, stride=3, bias=False),
     "conv, wide padding": nn.Conv2d(C, 4, 1, padding=2),
+    "conv, dilation": nn.Conv2d(C, 4, (2, 3), (1, 2), padding=(0, 3), dilation=(3, 2)),
+    "conv, groups": nn.Conv2d(C, 6, 3, padding=1, groups=3),
+    "conv, one filter per channel": nn.Conv2d(C, C, (3, 2), (1, 2), padding=1, dilation=(2, 1), groups=C),
+    "conv, same": nn.Conv2d(C, 4, (3, 5), padding="same"),
+    "conv, same, even": nn.Conv2d(C, 4, (2, 4), padding="same", dilation=(3, 1)),
+    "conv, same, even, one filter per channel": nn.Conv2d(C, C, 4, padding="same", groups=C, bias=False),
+    "conv, valid": nn.Conv2d(C, 4, 3, padding="valid"),
+    "conv 1d": nn.Conv1d(C, 17, 4, stride=3, padding=2),
+    "conv 1d, same, dilation": nn.Conv1d(C, 4, 4, padding="same", dilation=3),
+    "conv 1d, groups": nn.Conv1d(C, 2 * C, 3, stride=2, groups=C, bias=False),
+    "conv 3d": nn.Conv3d(C, 5, (2, 3, 1), stride=(1, 2, 3), padding=(1, 0, 2)),
+    "conv 3d, groups, dilation": nn.Conv3d(C, C, 2, padding=1, dilation=(1, 2, 3), groups=C),
+    "conv 3d, same": nn.Conv3d(C, 4, (2, 3, 4), padding="same"),
+    "transpose": nn.ConvTranspose2d(C, 5, 3),
+    "transpose, stride over kernel": nn.ConvTranspose2d(C, 17, 2, 3, bias=False),
+    "transpose, output padding": nn.ConvTranspose2d(C, 4, (3, 4), (2, 3), (1, 2), output_padding=(1, 2)),
+    "transpose, groups, dilation": nn.ConvTranspose2d(C, 6, 3, 2, 2, output_padding=1, groups=3, dilation=(1, 2)),
+    "transpose, more output padding than stride": nn.ConvTranspose2d(C, 2, 2, 1, 1, output_padding=2, dilation=3),
+    "transpose, one filter per channel": nn.ConvTranspose2d(C, C, 3, (2, 1), 1, groups=C),
     "relu": nn.ReLU(),
     "max": nn.MaxPool2d(2),
     "max, padded": nn.MaxPool2d(3, 2, padding=1),
@@ -59,14 +79,34 @@ LAYERS = {
     "average, padded": nn.AvgPool2d(3, 2, padding=1),  # padding counts in the divisor
     "average, stride over window": nn.AvgPool2d((1, 2), (3, 3)),
     "average, remainder": nn.AvgPool2d(4, 3),
+    "max, ceil": nn.MaxPool2d((3, 2), (2, 4), padding=(1, 0), ceil_mode=True),
+    "max 1d, ceil": nn.MaxPool1d(4, 3, padding=2, ceil_mode=True),
+    "max 3d": nn.MaxPool3d((2, 1, 3), (1, 2, 2), padding=(1, 0, 1)),
+    "max 3d, ceil": nn.MaxPool3d(3, 2, padding=1, ceil_mode=True),
+    "average, ceil": nn.AvgPool2d((3, 2), (2, 4), padding=(1, 0), ceil_mode=True),
+    "average, ceil, padded": nn.AvgPool2d(4, 3, padding=2, ceil_mode=True),
+    "average, inside": nn.AvgPool2d((3, 4), 2, padding=(1, 2), count_include_pad=False),
+    "average, inside, ceil": nn.AvgPool2d(3, (2, 3), padding=1, ceil_mode=True, count_include_pad=False),
+    "average 1d": nn.AvgPool1d(4, 3, padding=2, ceil_mode=True),
+    "average 1d, inside": nn.AvgPool1d(3, 2, padding=1, count_include_pad=False),
+    "average 3d": nn.AvgPool3d((2, 3, 3), (1, 2, 2), padding=(1, 1, 0), ceil_mode=True),
+    "average 3d, inside": nn.AvgPool3d(3, 2, padding=1, ceil_mode=True, count_include_pad=False),
     "flatten": nn.Flatten(),
     "dropout": nn.Dropout(0.3),
     "batch norm": nn.BatchNorm2d(C, eps=1e-3),
+    "batch norm of vectors": nn.Sequential(nn.Flatten(), nn.Linear(7 * 6 * C, 5), nn.BatchNorm1d(5, eps=1e-2)),
+    "batch norm 1d": nn.BatchNorm1d(C, eps=1e-3),
+    "batch norm 3d": nn.BatchNorm3d(C, eps=1e-3),
     "linear": nn.Sequential(nn.Flatten(), nn.Linear(7 * 6 * C, 9)),
     "linear without bias": nn.Sequential(nn.Flatten(), nn.Linear(7 * 6 * C, 17, bias=False)),
     "residual": nn.Residual(nn.Conv2d(C, C, 3, padding=1)),
     "residual with shortcut": nn.Residual(nn.Conv2d(C, 4, 3, 2, padding=1), nn.Conv2d(C, 4, 1, 2)),
 }
+
+
+def samples_for(layer) -> tuple[int, ...]:
+    """The shape of samples to try a layer on."""
+    return {"1d": (11, C), "3d": (4, 5, 6, C)}.get(type(layer).__name__[-2:], (7, 6, C))
 
 
 def dropout_masks(plan, chunk):
@@ -94,7 +134,7 @@ def check_layer(name, layer, kernels, dtype):
     """y, dx and the gradients of parameters, for a given dy; each element to some roundings of the largest."""
     tap, n = Tap(), 3
     rng = np.random.default_rng(3)
-    x = rng.standard_normal((n, 7, 6, C)).astype(dtype)
+    x = rng.standard_normal((n, *samples_for(layer))).astype(dtype)
     net = nn.Sequential(tap, layer)
     given = Given(rng.standard_normal((n, *make_plan(net, x.shape[1:], 1).output_shape)).astype(dtype))
     plan = make_plan(net, x.shape[1:], n + 1, loss=given, dtype=dtype)
@@ -126,8 +166,8 @@ def check_layer(name, layer, kernels, dtype):
 def test_net_forward_and_backward(label):
     """The small nets of tests/nets.py with their loss, in double."""
     net = ALL[label]
-    images, labels = some_batch(4)
-    plan = make_plan(net, SHAPE, 4, loss=nn.CrossEntropy(), dtype="float64")
+    images, labels = batch_for(label, 4)
+    plan = make_plan(net, shape_of(label), 4, loss=nn.CrossEntropy(), dtype="float64")
     state = noisy(plan)
     chunk = Chunk(plan, state=state, apart=True)  # the masks stay there to be read
     loss = chunk.run(images, labels, step=1) / 4

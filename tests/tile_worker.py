@@ -13,7 +13,7 @@ import numpy as np
 from grid import PRODUCTS, check_convolution, check_product, geometries
 from guarded import at_the_edge
 
-from corenet.kernels import conv2d, linear, numba_backend
+from corenet.kernels import conv, linear, numba_backend
 
 
 def main() -> None:
@@ -27,7 +27,7 @@ def main() -> None:
             compiled(*(at_the_edge(a, after) if isinstance(a, np.ndarray) else a for a in args))
         compiled(*args)
 
-    for geometry in geometries(2, rounds=1)[::2]:
+    for geometry in geometries(2)[::5]:
         for result in check_convolution(geometry, run):
             digest.update(result.tobytes())
         checked += 1
@@ -37,7 +37,7 @@ def main() -> None:
         checked += 1
     code = "".join(
         text
-        for operation in (conv2d.forward, conv2d.backward_weights, conv2d.backward_data, linear.forward)
+        for operation in (conv.forward, conv.backward_weights, conv.backward_data, linear.forward)
         for text in numba_backend.dispatcher(operation, False).inspect_asm().values()
     )
     vectors = sorted(set(re.findall(r"%([xyz]mm)\d", code)))

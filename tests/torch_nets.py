@@ -17,7 +17,7 @@ class Flatten(nn.Module):
     """Images (n, c, h, w) → (n, h·w·c): corenet's order, channels fastest."""
 
     def forward(self, x):
-        return x.permute(0, 2, 3, 1).flatten(1) if x.ndim == 4 else x.flatten(1)
+        return x.movedim(1, -1).flatten(1)
 
 
 class Residual(nn.Module):
@@ -40,9 +40,8 @@ class Masked(nn.Module):
         if not self.training or self.p == 0:
             return x
         kept = torch.from_numpy(next(self.masks)[: len(x)].copy()).to(x.dtype)
-        if x.ndim == 4:
-            kept = kept.reshape(len(x), *x.shape[2:], x.shape[1]).permute(0, 3, 1, 2)
-        return x * kept.reshape(x.shape) / (1 - self.p)
+        kept = kept.reshape(len(x), *x.shape[2:], x.shape[1]).movedim(-1, 1)
+        return x * kept / (1 - self.p)
 
 
 def counterparts(masks) -> dict[str, Any]:
@@ -51,15 +50,42 @@ def counterparts(masks) -> dict[str, Any]:
     def convert(layer):
         return to_torch(layer, masks)
 
+    def conv(kind):
+        return lambda m: kind(
+            m.in_channels, m.out_channels, m.kernel_size, m.stride, m.padding, m.dilation, m.groups, m.bias
+        )
+
+    def transpose(m):
+        more = m.output_padding, m.groups, m.bias, m.dilation
+        return nn.ConvTranspose2d(m.in_channels, m.out_channels, m.kernel_size, m.stride, m.padding, *more)
+
+    def maximum(kind):
+        return lambda m: kind(m.kernel_size, m.stride, m.padding, ceil_mode=m.ceil_mode)
+
+    def average(kind):
+        return lambda m: kind(m.kernel_size, m.stride, m.padding, m.ceil_mode, m.count_include_pad)
+
+    def batch_norm(kind):
+        return lambda m: kind(m.num_features, m.eps, m.momentum)
+
     return {
-        "Conv2d": lambda m: nn.Conv2d(m.in_channels, m.out_channels, m.kernel_size, m.stride, m.padding, bias=m.bias),
+        "Conv1d": conv(nn.Conv1d),
+        "Conv2d": conv(nn.Conv2d),
+        "Conv3d": conv(nn.Conv3d),
+        "ConvTranspose2d": transpose,
         "Linear": lambda m: nn.Linear(m.in_features, m.out_features, bias=m.bias),
         "ReLU": lambda m: nn.ReLU(),
-        "MaxPool2d": lambda m: nn.MaxPool2d(m.kernel_size, m.stride, m.padding),
-        "AvgPool2d": lambda m: nn.AvgPool2d(m.kernel_size, m.stride, m.padding),
+        "MaxPool1d": maximum(nn.MaxPool1d),
+        "MaxPool2d": maximum(nn.MaxPool2d),
+        "MaxPool3d": maximum(nn.MaxPool3d),
+        "AvgPool1d": average(nn.AvgPool1d),
+        "AvgPool2d": average(nn.AvgPool2d),
+        "AvgPool3d": average(nn.AvgPool3d),
         "Flatten": lambda m: Flatten(),
         "Dropout": lambda m: Masked(m.p, masks),
-        "BatchNorm2d": lambda m: nn.BatchNorm2d(m.num_features, m.eps, m.momentum),
+        "BatchNorm1d": batch_norm(nn.BatchNorm1d),
+        "BatchNorm2d": batch_norm(nn.BatchNorm2d),
+        "BatchNorm3d": batch_norm(nn.BatchNorm3d),
         "Sequential": lambda m: nn.Sequential(*map(convert, m.layers)),
         "Residual": lambda m: Residual(convert(m.body), nn.Identity() if m.shortcut is None else convert(m.shortcut)),
         **more_counterparts(masks),
@@ -76,27 +102,25 @@ def missing() -> set[str]:
     return set(LAYERS) - set(counterparts(None))
 
 
-# Layouts: (R, S, C, K) ↔ (K, C, R, S), other axes in reverse, images (n, h, w, c) ↔ (n, c, h, w).
+# Layouts: (…, C, K) ↔ (K, C, …), (in, out) ↔ (out, in), images (n, …, c) ↔ (n, c, …).
 
 
 def images_to_torch(x: np.ndarray, dtype=torch.float64):
-    array = torch.from_numpy(np.ascontiguousarray(x)).to(dtype)
-    return array.permute(0, 3, 1, 2).contiguous() if x.ndim == 4 else array
+    return torch.from_numpy(np.ascontiguousarray(x)).to(dtype).movedim(-1, 1).contiguous()
 
 
 def images_from_torch(x) -> np.ndarray:
-    x = x.detach()
-    return (x.permute(0, 2, 3, 1) if x.ndim == 4 else x).numpy()
+    return x.detach().movedim(1, -1).numpy()
 
 
 def weight_to_torch(w: np.ndarray):
-    axes = {4: (3, 2, 0, 1), 3: (2, 1, 0), 2: (1, 0), 1: (0,)}[w.ndim]
-    return torch.from_numpy(np.ascontiguousarray(w.transpose(axes)))
+    axes = [*range(w.ndim)]
+    return torch.from_numpy(np.ascontiguousarray(w.transpose(axes[:-3:-1] + axes[:-2])))
 
 
 def weight_from_torch(w) -> np.ndarray:
-    axes = {4: (2, 3, 1, 0), 3: (2, 1, 0), 2: (1, 0), 1: (0,)}[w.ndim]
-    return w.detach().numpy().transpose(axes)
+    axes = [*range(w.ndim)]
+    return w.detach().numpy().transpose(axes[2:] + axes[1::-1])
 
 
 def load(module: nn.Module, arrays: dict[str, np.ndarray]) -> None:

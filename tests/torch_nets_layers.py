@@ -45,8 +45,7 @@ class Reshape(nn.Module):
         self.shape = shape
 
     def forward(self, x):
-        y = (x.permute(0, 2, 3, 1) if x.ndim == 4 else x).reshape(len(x), *self.shape)
-        return y.permute(0, 3, 1, 2) if y.ndim == 4 else y
+        return x.movedim(1, -1).reshape(len(x), *self.shape).movedim(-1, 1)
 
 
 def more_counterparts(masks) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
     forward            y  = x·w + b      per chunk           x (chunk, in), w (in, out), y (chunk, out)
     backward_data      dx = dy·wᵀ        per chunk
-    backward_bias      db = Σ dy         per chunk
     store_rows         a chunk's x and dy become rows of batch-wide panels
     backward_weights   dw = xᵀ·dy        per batch, from the panels; each shard owner makes some rows of dw
 
@@ -88,20 +87,6 @@ def backward_data_nest(n, dy, w, dx, work):
         for i in range(n):
             for row in range(m, m + rows):
                 dx[i, row] = dx_turned[row * samples + i]
-
-
-@operation
-def backward_bias(n, dy, db):
-    """db (out,) = the sum of the first n rows of dy."""
-    db[:] = dy[:n].sum(axis=0)
-
-
-@backward_bias.nest
-def backward_bias_nest(n, dy, db):
-    db[:] = 0
-    for i in range(n):
-        for k in range(db.shape[0]):
-            db[k] += dy[i, k]
 
 
 @operation

@@ -2,7 +2,7 @@
 
 from .activation import Dropout, Flatten, ReLU
 from .container import Residual, Sequential
-from .conv import Conv2d
+from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose2d
 from .description import build, describe
 from .dropout2d import Dropout2d
 from .global_max import GlobalMaxPool2d
@@ -11,8 +11,8 @@ from .layer import Layer
 from .linear import Linear
 from .loss import CrossEntropy
 from .nonlinearity import ELU, GELU, LeakyReLU, Sigmoid, SiLU, Softmax, Tanh
-from .norm import BatchNorm2d
-from .pool import AvgPool2d, MaxPool2d
+from .norm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from .pool import AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d
 from .reshape import Reshape
 from .resize import AdaptiveAvgPool2d, GlobalAvgPool2d, Upsample, ZeroPad2d
 from .response_norm import LocalResponseNorm
@@ -21,9 +21,16 @@ __all__ = [
     "ELU",
     "GELU",
     "AdaptiveAvgPool2d",
+    "AvgPool1d",
     "AvgPool2d",
+    "AvgPool3d",
+    "BatchNorm1d",
     "BatchNorm2d",
+    "BatchNorm3d",
+    "Conv1d",
     "Conv2d",
+    "Conv3d",
+    "ConvTranspose2d",
     "CrossEntropy",
     "Dropout",
     "Dropout2d",
@@ -36,7 +43,9 @@ __all__ = [
     "LeakyReLU",
     "Linear",
     "LocalResponseNorm",
+    "MaxPool1d",
     "MaxPool2d",
+    "MaxPool3d",
     "ReLU",
     "Reshape",
     "Residual",

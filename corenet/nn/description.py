@@ -5,15 +5,15 @@ from typing import Any
 from ..errors import ConfigError
 from .activation import Dropout, Flatten, ReLU
 from .container import Residual, Sequential
-from .conv import Conv2d
+from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose2d
 from .dropout2d import Dropout2d
 from .global_max import GlobalMaxPool2d
 from .group_norm import GroupNorm, LayerNorm
 from .layer import Layer
 from .linear import Linear
 from .nonlinearity import ELU, GELU, LeakyReLU, Sigmoid, SiLU, Softmax, Tanh
-from .norm import BatchNorm2d
-from .pool import AvgPool2d, MaxPool2d
+from .norm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from .pool import AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d
 from .reshape import Reshape
 from .resize import AdaptiveAvgPool2d, GlobalAvgPool2d, Upsample, ZeroPad2d
 from .response_norm import LocalResponseNorm
@@ -22,6 +22,7 @@ LAYERS: dict[str, type[Layer]] = {
     layer.__name__: layer
     for layer in (
         Conv2d, Linear, ReLU, MaxPool2d, AvgPool2d, Flatten, Dropout, BatchNorm2d, Sequential, Residual,
+        Conv1d, Conv3d, ConvTranspose2d, MaxPool1d, MaxPool3d, AvgPool1d, AvgPool3d, BatchNorm1d, BatchNorm3d,
         LeakyReLU, ELU, GELU, SiLU, Tanh, Sigmoid, Softmax,
         GroupNorm, LayerNorm, LocalResponseNorm, Dropout2d,
         AdaptiveAvgPool2d, GlobalAvgPool2d, GlobalMaxPool2d, Upsample, ZeroPad2d, Reshape,

@@ -118,17 +118,3 @@ def image_shape(p: Planner, x: Tensor) -> tuple[int, int, int]:
             fix="Place it before Flatten and Linear",
         )
     return x.shape  # type: ignore[return-value]
-
-
-def window_output(
-    p: Planner, size: tuple[int, int], window: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int]
-) -> tuple[int, int]:
-    """Rows and columns of positions of a window on an image (floor, as PyTorch)."""
-    rows, columns = ((s + 2 * q - w) // t + 1 for s, w, t, q in zip(size, window, stride, padding, strict=True))
-    if rows < 1 or columns < 1:
-        p.fail(
-            expected=f"an image of at least {window[0] - 2 * padding[0]}×{window[1] - 2 * padding[1]} pixels",
-            got=f"{size[0]}×{size[1]}",
-            fix="Use a smaller window, more padding, or fewer pooling layers before it",
-        )
-    return rows, columns

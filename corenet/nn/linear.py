@@ -1,6 +1,6 @@
 """The dense layer."""
 
-from ..kernels import linear
+from ..kernels import bias, linear
 from .init import uniform_fan_in
 from .layer import Layer, Planner, Tensor, integer
 
@@ -32,8 +32,8 @@ class Linear(Layer):
         y = p.activation((self.out_features,))
         p.forward(linear.forward, x.data, w.data, b.data, y.data)
         p.product(linear.backward_weights, x.data, y.grad, w)
-        if self.bias:
-            p.backward(linear.backward_bias, y.grad, b.grad)
+        if self.bias and p.training:
+            p.backward(bias.backward, p.view(y.grad, (p.chunk, 1, self.out_features)), b.grad)
         if x.grad is not None:
             size = linear.backward_data_work(p.chunk, self.in_features, self.out_features)
             p.backward(linear.backward_data, y.grad, w.data, x.grad, p.buffer((size,)))

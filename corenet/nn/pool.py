@@ -1,49 +1,105 @@
-"""Pooling layers, PyTorch's conventions: stride defaults to the window, positions are rounded down."""
+"""Pooling layers in one to three dimensions, PyTorch's conventions: stride defaults to the window."""
+
+from __future__ import annotations
+
+from typing import Any
 
 from ..errors import ConfigError
-from ..kernels import pool2d
-from .layer import Layer, Planner, Tensor, image_shape, pair, window_output
+from ..kernels import pool
+from .geometry import Triple, lift, per_axis, positions, spatial
+from .layer import Layer, Planner, Tensor
 
 
-class _Pool2d(Layer):
-    def __init__(self, kernel_size, stride=None, padding=0):
+class _Pool(Layer):
+    """What pooling layers share: checked arguments and the output's size."""
+
+    dims: int
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False):
         name = type(self).__name__
-        self.kernel_size = pair(name, "kernel_size", kernel_size, 1)
-        self.stride = pair(name, "stride", kernel_size if stride is None else stride, 1)
-        self.padding = pair(name, "padding", padding, 0)
+        self.kernel_size = per_axis(name, "kernel_size", kernel_size, 1, self.dims)
+        self.stride = per_axis(name, "stride", kernel_size if stride is None else stride, 1, self.dims)
+        self.padding = per_axis(name, "padding", padding, 0, self.dims)
         if any(2 * pad > size for pad, size in zip(self.padding, self.kernel_size, strict=True)):
             raise ConfigError(f"{name}(padding=…)", expected="at most half of kernel_size", got=repr(padding))
+        self.ceil_mode = bool(ceil_mode)
 
-    def geometry(self, p: Planner, x: Tensor):
-        H, W, C = image_shape(p, x)
-        return (*window_output(p, (H, W), self.kernel_size, self.stride, self.padding), C)
+    def _windows(self) -> tuple[Triple, Triple, Triple]:
+        return lift(self.kernel_size, 1), lift(self.stride, 1), lift(self.padding, 0)
+
+    def _output(self, p: Planner, x: Tensor) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
+        """The output, and the shapes of input and output as the kernels see them."""
+        size, channels = spatial(p, x, self.dims)
+        window, stride, padding = self._windows()
+        around: Any = tuple(2 * pad for pad in padding)
+        out = positions(p, size, window, stride, around, self.dims, ceil=self.ceil_mode)
+        y = p.activation((*out[3 - self.dims :], channels))
+        return y, (p.chunk, *size, channels), (p.chunk, *out, channels)
 
 
-class MaxPool2d(_Pool2d):
-    """The largest value of each window; padding never wins."""
-
-    def __init__(self, kernel_size, stride=None, padding=0):
-        super().__init__(kernel_size, stride, padding)
-        if self.kernel_size[0] * self.kernel_size[1] > 256:
-            raise ConfigError("MaxPool2d(kernel_size=…)", expected="at most 256 places", got=repr(self.kernel_size))
-
+class _MaxPool(_Pool):
     def plan(self, p: Planner, x: Tensor) -> Tensor:
-        y = p.activation(self.geometry(p, x))
-        which = p.buffer((p.chunk, *y.shape), "uint8")
-        window = self.kernel_size, self.stride, self.padding
-        p.forward(pool2d.max_forward, x.data, y.data, which, *window)
+        y, x_shape, y_shape = self._output(p, x)
+        which = p.buffer(y_shape, "int32")
+        p.forward(pool.max_forward, p.view(x.data, x_shape), p.view(y.data, y_shape), which, *self._windows())
         if x.grad is not None:
-            p.backward(pool2d.max_backward, y.grad, which, x.grad, *window)
+            dy, dx = p.view(y.grad, y_shape), p.view(x.grad, x_shape)
+            p.backward(pool.max_backward, dy, which, dx, *self._windows())
         return y
 
 
-class AvgPool2d(_Pool2d):
-    """The mean of each window; padding counts as zeros (PyTorch's count_include_pad=True)."""
+class _AvgPool(_Pool):
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ):
+        super().__init__(kernel_size, stride, padding, ceil_mode)
+        self.count_include_pad = bool(count_include_pad)
 
     def plan(self, p: Planner, x: Tensor) -> Tensor:
-        y = p.activation(self.geometry(p, x))
-        window = self.kernel_size, self.stride, self.padding
-        p.forward(pool2d.average_forward, x.data, y.data, *window)
+        y, x_shape, y_shape = self._output(p, x)
+        how = *self._windows(), self.count_include_pad
+        p.forward(pool.average_forward, p.view(x.data, x_shape), p.view(y.data, y_shape), *how)
         if x.grad is not None:
-            p.backward(pool2d.average_backward, y.grad, x.grad, *window)
+            p.backward(pool.average_backward, p.view(y.grad, y_shape), p.view(x.grad, x_shape), *how)
         return y
+
+
+class MaxPool1d(_MaxPool):
+    """The largest value of each window of a sequence (length, channels)."""
+
+    dims = 1
+
+
+class MaxPool2d(_MaxPool):
+    """The largest value of each window of an image (h, w, channels); padding never wins."""
+
+    dims = 2
+
+
+class MaxPool3d(_MaxPool):
+    """The largest value of each window of a volume (d, h, w, channels)."""
+
+    dims = 3
+
+
+class AvgPool1d(_AvgPool):
+    """The mean of each window of a sequence (length, channels)."""
+
+    dims = 1
+
+
+class AvgPool2d(_AvgPool):
+    """The mean of each window of an image (h, w, channels); padding counts as zeros unless count_include_pad=False."""
+
+    dims = 2
+
+
+class AvgPool3d(_AvgPool):
+    """The mean of each window of a volume (d, h, w, channels)."""
+
+    dims = 3

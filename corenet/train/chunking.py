@@ -18,12 +18,14 @@ PREDICTION_CHUNK = 32
 def choose_chunk(net: dict[str, Any], batch_size: int) -> int:
     """The number of samples of a chunk, for a net as `nn.describe` gives it."""
     chunk = -(-batch_size // CHUNKS_PER_BATCH)
-    if _has(net, "BatchNorm2d"):
+    if _has(net, "BatchNorm"):
         chunk = max(chunk, LEAST_FOR_STATISTICS)
     return max(1, min(chunk, LARGEST, batch_size))
 
 
-def _has(description: Any, kind: str) -> bool:
+def _has(description: Any, family: str) -> bool:
+    """Whether a layer somewhere in the net has a name that begins so: BatchNorm1d, BatchNorm2d …"""
     if isinstance(description, dict):
-        return description.get("type") == kind or any(_has(value, kind) for value in description.values())
-    return isinstance(description, list) and any(_has(part, kind) for part in description)
+        named = str(description.get("type")).startswith(family)
+        return named or any(_has(value, family) for value in description.values())
+    return isinstance(description, list) and any(_has(part, family) for part in description)

@@ -42,7 +42,7 @@ class Trainer:
         workers: processes; "auto": as many as the usable cores allow.
         threads: threads of each worker; workers × threads must not exceed the usable cores.
         chunk: samples that go through the net together; "auto" depends on the net and the batch size only. It decides
-            the statistics of BatchNorm2d and the order of summation; the workers do not.
+            the statistics of batch normalisation and the order of summation; the workers do not.
         strategy: "sync".
         balance: "equal".
         seed: of initial parameters, order, augmentation and dropout; 0 … 2⁶³−1.

@@ -1,0 +1,188 @@
+"""Pooling over windows of an image: maximum and average, in three dimensions, PyTorch's conventions.
+
+x (chunk, D, H, W, C), y (chunk, O, P, Q, C); window, stride and padding are triples for (depth, height, width). Output
+(o, p, q) covers the input from place·stride − padding on, window long; what of it lies outside the image never wins a
+maximum, and counts as zeros in an average. `which` (chunk, O, P, Q, C) int32 keeps the winner's place in the window; of
+equals the first wins, and a NaN wins over everything. An average divides by the window's size, cut at the end of the
+padding, or (count_padding false) by the number of pixels inside the image.
+"""
+
+import numpy as np
+
+from .operation import device, operation, prange
+
+
+def _under(place, step, output, x_size, padding):
+    """For one window element: slices of the outputs whose pixel there lies inside the image, and of these pixels."""
+    outputs, pixels = [], []
+    for f, s, count, size, pad in zip(place, step, output, x_size, padding, strict=True):
+        first = max(0, -(-(pad - f) // s))
+        last = min(count, (size - 1 + pad - f) // s + 1)
+        outputs.append(slice(first, max(first, last)))
+        begin = first * s + f - pad
+        pixels.append(slice(begin, begin + max(0, last - first) * s, s))
+    return (slice(None), *outputs), (slice(None), *pixels)
+
+
+@operation
+def max_forward(n, x, y, which, window, stride, padding):
+    """y = the largest value of each window, which = its place in the window."""
+    y[:n] = -np.inf
+    which[:n] = -1
+    for number, place in enumerate(np.ndindex(*window)):
+        outputs, pixels = _under(place, stride, y.shape[1:4], x.shape[1:4], padding)
+        value, best = x[:n][pixels], y[:n][outputs]
+        wins = (value > best) | (np.isnan(value) & ~np.isnan(best)) | (which[:n][outputs] < 0)
+        y[:n][outputs] = np.where(wins, value, best)
+        which[:n][outputs] = np.where(wins, number, which[:n][outputs])
+
+
+@max_forward.nest
+def max_forward_nest(n, x, y, which, window, stride, padding):
+    D, H, W, C = x.shape[1], x.shape[2], x.shape[3], x.shape[4]
+    F, R, S = window
+    for i in prange(n):
+        for o in range(y.shape[1]):
+            for p in range(y.shape[2]):
+                for q in range(y.shape[3]):
+                    d0 = o * stride[0] - padding[0]
+                    h0 = p * stride[1] - padding[1]
+                    v0 = q * stride[2] - padding[2]
+                    f0, r0, s0 = max(0, -d0), max(0, -h0), max(0, -v0)
+                    for c in range(C):
+                        y[i, o, p, q, c] = x[i, d0 + f0, h0 + r0, v0 + s0, c]
+                        which[i, o, p, q, c] = (f0 * R + r0) * S + s0
+                    for f in range(f0, min(F, D - d0)):
+                        for r in range(r0, min(R, H - h0)):
+                            for s in range(s0, min(S, W - v0)):
+                                place = np.int32((f * R + r) * S + s)
+                                for c in range(C):
+                                    value, best = x[i, d0 + f, h0 + r, v0 + s, c], y[i, o, p, q, c]
+                                    wins = (value > best) | ((value != value) & (best == best))
+                                    y[i, o, p, q, c] = value if wins else best
+                                    which[i, o, p, q, c] = place if wins else which[i, o, p, q, c]
+
+
+@operation
+def max_backward(n, dy, which, dx, window, stride, padding):
+    """dx = the sum of dy over the windows that each pixel has won."""
+    dx[:n] = 0
+    for number, place in enumerate(np.ndindex(*window)):
+        outputs, pixels = _under(place, stride, dy.shape[1:4], dx.shape[1:4], padding)
+        dx[:n][pixels] += np.where(which[:n][outputs] == number, dy[:n][outputs], 0)
+
+
+@max_backward.nest
+def max_backward_nest(n, dy, which, dx, window, stride, padding):
+    D, H, W, C = dx.shape[1], dx.shape[2], dx.shape[3], dx.shape[4]
+    F, R, S = window
+    flat = dx.reshape(dx.shape[0], -1)
+    for i in prange(n):
+        for j in range(flat.shape[1]):
+            flat[i, j] = 0
+        for o in range(dy.shape[1]):
+            for p in range(dy.shape[2]):
+                for q in range(dy.shape[3]):
+                    d0 = o * stride[0] - padding[0]
+                    h0 = p * stride[1] - padding[1]
+                    v0 = q * stride[2] - padding[2]
+                    for f in range(max(0, -d0), min(F, D - d0)):
+                        for r in range(max(0, -h0), min(R, H - h0)):
+                            for s in range(max(0, -v0), min(S, W - v0)):
+                                place = np.int32((f * R + r) * S + s)
+                                for c in range(C):
+                                    won = which[i, o, p, q, c] == place
+                                    dx[i, d0 + f, h0 + r, v0 + s, c] += dy[i, o, p, q, c] if won else np.float32(0)
+
+
+@device
+def divisor(place, size, window, stride, padding, count_padding):
+    """How many of a window's positions along one axis count."""
+    first = place * stride - padding
+    if count_padding:
+        return min(first + window, size + padding) - first
+    return min(first + window, size) - max(first, 0)
+
+
+def _divisors(y_size, x_size, window, stride, padding, count_padding):
+    """Divisors of all windows: (O, P, Q, 1)."""
+    axes = [
+        np.array([divisor(place, size, w, s, pad, count_padding) for place in range(count)])
+        for count, size, w, s, pad in zip(y_size, x_size, window, stride, padding, strict=True)
+    ]
+    return (axes[0][:, None, None] * axes[1][:, None] * axes[2])[..., None]
+
+
+@operation
+def average_forward(n, x, y, window, stride, padding, count_padding):
+    """y = the mean of each window."""
+    y[:n] = 0
+    for place in np.ndindex(*window):
+        outputs, pixels = _under(place, stride, y.shape[1:4], x.shape[1:4], padding)
+        y[:n][outputs] += x[:n][pixels]
+    y[:n] /= _divisors(y.shape[1:4], x.shape[1:4], window, stride, padding, count_padding)
+
+
+@average_forward.nest
+def average_forward_nest(n, x, y, window, stride, padding, count_padding):
+    D, H, W, C = x.shape[1], x.shape[2], x.shape[3], x.shape[4]
+    F, R, S = window
+    for i in prange(n):
+        for o in range(y.shape[1]):
+            for p in range(y.shape[2]):
+                for q in range(y.shape[3]):
+                    d0 = o * stride[0] - padding[0]
+                    h0 = p * stride[1] - padding[1]
+                    v0 = q * stride[2] - padding[2]
+                    for c in range(C):
+                        y[i, o, p, q, c] = 0
+                    for f in range(max(0, -d0), min(F, D - d0)):
+                        for r in range(max(0, -h0), min(R, H - h0)):
+                            for s in range(max(0, -v0), min(S, W - v0)):
+                                for c in range(C):
+                                    y[i, o, p, q, c] += x[i, d0 + f, h0 + r, v0 + s, c]
+                    count = (
+                        divisor(o, D, F, stride[0], padding[0], count_padding)
+                        * divisor(p, H, R, stride[1], padding[1], count_padding)
+                        * divisor(q, W, S, stride[2], padding[2], count_padding)
+                    )
+                    scale = np.float32(1) / np.float32(count)
+                    for c in range(C):
+                        y[i, o, p, q, c] *= scale
+
+
+@operation
+def average_backward(n, dy, dx, window, stride, padding, count_padding):
+    """dx = the sum over the windows that cover each pixel of dy divided by the window's divisor."""
+    dx[:n] = 0
+    share = dy[:n] / _divisors(dy.shape[1:4], dx.shape[1:4], window, stride, padding, count_padding)
+    for place in np.ndindex(*window):
+        outputs, pixels = _under(place, stride, dy.shape[1:4], dx.shape[1:4], padding)
+        dx[:n][pixels] += share[outputs]
+
+
+@average_backward.nest
+def average_backward_nest(n, dy, dx, window, stride, padding, count_padding):
+    D, H, W, C = dx.shape[1], dx.shape[2], dx.shape[3], dx.shape[4]
+    F, R, S = window
+    flat = dx.reshape(dx.shape[0], -1)
+    for i in prange(n):
+        for j in range(flat.shape[1]):
+            flat[i, j] = 0
+        for o in range(dy.shape[1]):
+            for p in range(dy.shape[2]):
+                for q in range(dy.shape[3]):
+                    d0 = o * stride[0] - padding[0]
+                    h0 = p * stride[1] - padding[1]
+                    v0 = q * stride[2] - padding[2]
+                    count = (
+                        divisor(o, D, F, stride[0], padding[0], count_padding)
+                        * divisor(p, H, R, stride[1], padding[1], count_padding)
+                        * divisor(q, W, S, stride[2], padding[2], count_padding)
+                    )
+                    scale = np.float32(1) / np.float32(count)
+                    for f in range(max(0, -d0), min(F, D - d0)):
+                        for r in range(max(0, -h0), min(R, H - h0)):
+                            for s in range(max(0, -v0), min(S, W - v0)):
+                                for c in range(C):
+                                    dx[i, d0 + f, h0 + r, v0 + s, c] += dy[i, o, p, q, c] * scale
