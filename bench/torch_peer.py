@@ -29,7 +29,7 @@ class _Residual(nn.Module):
 
 
 def to_torch(layer: ours.Layer) -> nn.Module:
-    """The same net in PyTorch, with its own initial weights; Flatten orders features otherwise, the work is the same."""
+    """The same net in PyTorch, with its own initial weights; Flatten orders features otherwise: the same work."""
     match layer:
         case ours.Sequential():
             return nn.Sequential(*map(to_torch, layer))
