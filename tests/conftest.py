@@ -30,6 +30,17 @@ from corenet.parallel.sync import Sync
 CLASSES = 4
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nowhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests run in an empty folder: `python -c` looks for modules in the current one first, and in that of a checkout it
+    would find the sources, without the C library, instead of what was installed.
+    """
+    before = os.getcwd()
+    os.chdir(tmp_path_factory.mktemp("nowhere"))
+    yield
+    os.chdir(before)
+
+
 def images(n: int = 101, dtype: Any = np.uint8, seed: int = 0, shape: tuple[int, ...] = (6, 6, 1)) -> tuple:
     """Images of noise, a bright corner telling the class, and labels."""
     generator = np.random.default_rng(seed)
