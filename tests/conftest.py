@@ -32,8 +32,8 @@ CLASSES = 4
 
 @pytest.fixture(scope="session", autouse=True)
 def nowhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Tests run in an empty folder: `python -c` looks for modules in the current one first, and in that of a checkout it
-    would find the sources, without the C library, instead of what was installed.
+    """Tests run in an empty folder: `python -c` looks for modules in the current one first, and in that of a checkout
+    it would find the sources, without the C library, instead of what was installed.
     """
     before = os.getcwd()
     os.chdir(tmp_path_factory.mktemp("nowhere"))
