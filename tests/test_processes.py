@@ -190,6 +190,14 @@ def test_the_very_package_of_the_parent_is_used(program, tmp_path):
     assert program(code).succeed() == "True\n"
 
 
+def test_isolated_parents_have_isolated_workers(program, tmp_path):
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text("import os; os.write(1, b'customized')")
+    env = {"PYTHONPATH": str(site)}
+    assert program(TRAIN, flags=["-I", "-W", "error"], env=env).succeed() == "True\n"
+
+
 def test_the_folder_may_vanish(program, tmp_path):
     folder = tmp_path / "gone"
     folder.mkdir()
@@ -352,6 +360,29 @@ trainer.close()
     run, _ = training(program, code)
     (os.kill if whom == "parent" else os.killpg)(run.process.pid, signal.SIGINT)
     assert run.succeed() == "well\n"
+
+
+def test_ctrl_c_at_any_time_while_workers_start(program):
+    code = """
+print("now", flush=True)
+try:
+    with make(workers=3) as trainer:
+        fit(trainer)
+        time.sleep(60)
+finally:
+    import psutil
+    assert psutil.Process().children() == []
+"""
+    runs = [program(code) for _ in range(6)]
+    for run, delay in zip(runs, (0, 0.01, 0.02, 0.05, 0.1, 0.3), strict=True):
+        assert run.line() == ["now"]
+        time.sleep(delay)
+        run.process.send_signal(signal.SIGINT)
+    for run in runs:
+        status, _, err = run.end(20)
+        assert status == -signal.SIGINT and err.count("Traceback") == 1 and "Warning" not in err, err
+        assert err.rstrip().endswith("KeyboardInterrupt")
+        run.leave_nothing()
 
 
 def test_ctrl_c_while_compiling(program, filled, tmp_path):

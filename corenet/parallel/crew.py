@@ -18,8 +18,9 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -89,18 +90,23 @@ class Crew:
 
     def _spawn(self, rank: int) -> None:
         ours, theirs = Channel.pair()
-        command = [sys.executable, "-c", _BOOTSTRAP, _ROOT, *_search_path(), str(theirs.fileno())]
-        # The signal mask is inherited, so Ctrl-C cannot hit the worker before it has said that it ignores it.
-        old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=self._environment()
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
-            theirs.close()
-        self.processes.append(process)
+        isolated = ["-I"] if sys.flags.isolated else []
+        command = [sys.executable, *isolated, "-c", _BOOTSTRAP, _ROOT, *_search_path(), str(theirs.fileno())]
         self.channels.append(ours)
+        with _undisturbed():
+            # The signal mask is inherited, so Ctrl-C cannot hit the worker before it has said that it ignores it.
+            old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            try:
+                self.processes.append(
+                    subprocess.Popen(
+                        command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=self._environment()
+                    )
+                )
+            except OSError as error:
+                raise WorkerError(f"worker {rank} could not be started", got=error.strerror or str(error)) from error
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
+                theirs.close()
 
     def _environment(self) -> dict[str, str]:
         threads = str(self.layout.threads)
@@ -267,6 +273,23 @@ class Crew:
         return not self._close.alive
 
 
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold Ctrl-C back to the end of the block: in between it would leave a process that nobody knows of."""
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is None or threading.current_thread() is not threading.main_thread():  # then it does not come here
+        yield
+        return
+    held: list[tuple] = []
+    signal.signal(signal.SIGINT, lambda *which: held.append(which))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if held and callable(handler):
+            handler(*held[0])
+
+
 def _search_path() -> list[str]:
     """This process's sys.path, its program's folders last: a file numba.py there is the user's, not Numba."""
     program = {"", "."}
@@ -290,17 +313,18 @@ def _close(
 ) -> None:
     if os.getpid() != owner:  # a copy of the parent, made by fork, must not end what is not its own
         return
-    barrier.abort()  # nobody stays inside a step
-    for channel in channels:
-        channel.hang_up()  # a worker that reads end of file exits, whatever it is doing
-    end = monotonic() + GRACE
-    for process in processes:
-        try:
-            process.wait(max(0.0, end - monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    barrier.close()
-    for segment in segments.values():
-        segment.close()
-    segments.clear()
+    with _undisturbed():
+        barrier.abort()  # nobody stays inside a step
+        for channel in channels:
+            channel.hang_up()  # a worker that reads end of file exits, whatever it is doing
+        end = monotonic() + GRACE
+        for process in processes:
+            try:
+                process.wait(max(0.0, end - monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        barrier.close()
+        for segment in segments.values():
+            segment.close()
+        segments.clear()
