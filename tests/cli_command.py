@@ -17,7 +17,7 @@ import psutil
 
 COMMAND = [sys.executable, "-W", "error", "-m", "corenet"]
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x9b]")  # all but tab and newline
-LIMIT = 120  # seconds after which a command hangs
+LIMIT = 240  # seconds after which a command hangs
 
 # Imported by every Python process before anything else: the modules named in BLOCK are not installed.
 _BLOCKER = """

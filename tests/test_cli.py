@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from cli_command import CONTROL, corenet, environment, importing_from, succeed, 
 
 import corenet as package
 from corenet import datasets
-from corenet.cli import started
+from corenet.cli import run_folder, started
 from corenet.cli.output import to_json
 from corenet.datasets.idx import write_idx
 from corenet.datasets.images import save_image
@@ -196,6 +197,22 @@ def test_an_earlier_run_is_kept_unless_it_may_be_overwritten(digits_run, tmp_pat
     assert sorted(path.name for path in folder.iterdir()) == ["history.json", "model.safetensors", "notes.txt"]
     assert json.loads((folder / "history.json").read_text())["run"]["epochs"] == 1
     assert (folder / "model.safetensors").read_bytes() != before["model.safetensors"]
+
+
+def test_runs_of_the_same_second_have_folders_of_their_own(monkeypatch, tmp_path):
+    class Noon(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls(2024, 5, 6, 12)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_folder, "datetime", Noon)
+    folders = []
+    for _ in range(3):
+        folders.append(run_folder.default_folder("stars", "keras_mnist"))
+        folders[-1].mkdir(parents=True)
+    name = "runs/stars-keras_mnist-20240506-120000"
+    assert [str(folder) for folder in folders] == [name, f"{name}-2", f"{name}-3"]
 
 
 def test_a_broken_matplotlib_costs_the_curves_only(tmp_path):

@@ -71,11 +71,10 @@ class RunFolder:
 
 def default_folder(data: str, model: str) -> Path:
     """runs/<data set>-<model>-<time>, a name that is not taken."""
-    path = Path("runs", f"{data}-{model}-{datetime.now():%Y%m%d-%H%M%S}")
-    number = 2
+    name = f"{data}-{model}-{datetime.now():%Y%m%d-%H%M%S}"
+    path, number = Path("runs", name), 2
     while path.exists():
-        path = path.with_name(f"{path.name.partition('_')[0]}_{number}")
-        number += 1
+        path, number = Path("runs", f"{name}-{number}"), number + 1
     return path
 
 
