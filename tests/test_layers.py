@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from nets import ALL, shape_of
 
+from corenet import nn
 from corenet.engine import make_plan
 from corenet.errors import ConfigError, ShapeError
 from corenet.nn import (
@@ -267,3 +268,16 @@ def test_only_layers_of_corenet_are_described():
             describe(layer)
     with pytest.raises(TypeError, match="Layer does not define plan"):
         make_plan(Layer(), (2, 2, 1), 1)
+
+
+def test_weights_in_two_places_are_refused_and_layers_without_may_return():
+    twice = nn.Linear(4, 4)
+    with pytest.raises(ShapeError, match=r"layer 1 \(Linear\).*the same object in two"):
+        make_plan(nn.Sequential(twice, twice), (4,), 2)
+    relu = nn.ReLU()
+    make_plan(nn.Sequential(relu, nn.Linear(4, 4), relu), (4,), 2)
+
+
+def test_channels_first_images_get_the_right_advice():
+    with pytest.raises(ShapeError, match=r"transpose\(0, 2, 3, 1\)"):
+        make_plan(nn.Sequential(nn.Conv2d(1, 4, 3)), (1, 8, 8), 2)

@@ -505,5 +505,6 @@ def test_what_is_printed(trainer, capsys):
     made.fit(images(), epochs=2, validation=images(9))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
-    assert lines[0].startswith("2 workers x 1 thread") and lines[0].endswith("NumPy definitions, as asked")
+    assert lines[0].startswith("arrays: 101 images; 2 workers x 1 thread")
+    assert lines[0].endswith("NumPy definitions, as asked")
     assert re.fullmatch(r"epoch 1/2  loss \d\.\d{4}  accuracy \S+%  validation loss .*images/s", lines[1])

@@ -113,6 +113,7 @@ class PlanBuilder:
         self.layer_number = 0
         self._path: list[str] = []
         self._layers: list[Layer] = []
+        self._planned: set[int] = set()  # identities of layers that have been planned
         self._forward: list[Step | Meet] = []
         self._backward: list[Step | Meet] = []
         self._common: list[Buffer] = []
@@ -215,7 +216,12 @@ class PlanBuilder:
         self._path.append(name)
         self._layers.append(layer)
         self.layer_number += 1
+        parameters = len(self.state)
         y = layer.plan(self, x)
+        if len(self.state) > parameters and id(layer) in self._planned:
+            fix = "Weights cannot be shared; make a layer of its own for each place"
+            self.fail(expected="a layer with weights in one place", got="the same object in two", fix=fix)
+        self._planned.add(id(layer))
         self._path.pop()
         self._layers.pop()
         return y

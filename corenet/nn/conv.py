@@ -65,7 +65,9 @@ class _Conv(Layer):
             p.fail(
                 expected=f"{self.in_channels} input channels (in_channels)",
                 got=f"{channels}, from an input of shape {x.shape}",
-                fix=f"Set in_channels={channels}",
+                fix="Images are channels-last: x.transpose(0, 2, 3, 1)"
+                if len(x.shape) == 3 and x.shape[0] == self.in_channels and p.layer_number == 1
+                else f"Set in_channels={channels}",
             )
 
     def _kernels(self) -> ModuleType:

@@ -54,10 +54,10 @@ class Callback:
 
 
 class PrintEpochs(Callback):
-    """One line for the layout and one for each epoch, on standard output."""
+    """A line for data and layout and one for each epoch, on standard output."""
 
     def on_start(self, info: RunInfo) -> None:
-        print(f"{info.layout}; {info.kernels}", flush=True)
+        print(f"{info.data}: {info.samples:,} images; {info.layout}; {info.kernels}", flush=True)
 
     def on_epoch(self, record: dict[str, Any], epochs: int) -> None:
         print(epoch_line(record, epochs), flush=True)
