@@ -191,6 +191,8 @@ def test_net_that_uses_them():
 def test_truncated_normal_far_from_its_mean_ends():
     values = draw(init.truncated_normal(0.0, 1.0, 2.5, 3.0), (4, 300))
     assert values.min() >= 2.5 and values.max() <= 3.0 and values.std() > 0.1
+    values = draw(init.truncated_normal(-50.0, 0.5, -51.0, -49.0), (200, 300))
+    check(values, "truncated", 0.5 * init.TWO_SIGMA, mean=-50.0)
 
 
 @pytest.mark.parametrize("make, named, error", [
@@ -204,6 +206,7 @@ def test_truncated_normal_far_from_its_mean_ends():
     (lambda: init.truncated_normal(mean=None), "truncated_normal(mean", ConfigError),
     (lambda: init.truncated_normal(low=3, high=2), "truncated_normal(high", ConfigError),
     (lambda: init.truncated_normal(low=9, high=10), "truncated_normal(low=…, high=…)", ConfigError),
+    (lambda: init.truncated_normal(low=3.2, high=9), "truncated_normal(low=…, high=…)", ConfigError),
     (lambda: init.he_normal("fan"), "he_normal(mode", ConfigError),
     (lambda: init.he_uniform("fan_avg"), "he_uniform(mode", ConfigError),
     (lambda: init.he_normal(gain=0), "he_normal(gain", ConfigError),
