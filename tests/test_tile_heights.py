@@ -37,10 +37,9 @@ def host_has(*features: str) -> bool:
 
 
 def machines() -> list[str]:
-    names = list(MACHINES)
-    if platform.machine() not in ("x86_64", "AMD64") or not host_has("avx2", "fma"):
-        names.remove("AVX2")
-    return names
+    """Those that this one can be; AVX2 code is five rows high, so that height is compiled once."""
+    avx2 = platform.machine() in ("x86_64", "AMD64") and host_has("avx2", "fma")
+    return [name for name in MACHINES if name != ("5 rows" if avx2 else "AVX2")]
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +62,12 @@ def reports(tmp_path_factory):
 
 def test_every_height_agrees_with_the_definition(reports):
     assert all(report["checked"] > 40 for report in reports.values())
-    assert [reports[f"{rows} rows"]["rows"] for rows in (2, 5, 6, 8)] == [2, 5, 6, 8]
+    assert {report["rows"] for report in reports.values()} == {2, 5, 6, 8}
+    assert all(reports[f"{rows} rows"]["rows"] == rows for rows in (2, 6, 8))
 
 
 def test_the_height_leaves_no_trace_in_the_bits(reports):
-    assert len({reports[f"{rows} rows"]["sha256"] for rows in (2, 5, 6, 8)}) == 1
+    assert len({report["sha256"] for name, report in reports.items() if name.endswith("rows")}) == 1
 
 
 def test_avx2_code_gives_the_bits_of_wider_vectors(reports):
