@@ -23,7 +23,7 @@ ELEMENTWISE = [
     "RMSprop(centered=True)",
     "RMSprop(lr=0.03, alpha=0.8, eps=1e-2, weight_decay=0.1, momentum=0.8, centered=True)",
     "Adagrad",
-    "Adagrad(lr=0.1, lr_decay=0.2, weight_decay=0.1, initial_accumulator_value=0.1, eps=1e-3)",
+    "Adagrad(lr=0.1, lr_decay=0.2, weight_decay=0.1, initial_accumulator_value=0.2, eps=1e-3)",
     "Adadelta",
     "Adadelta(lr=0.5, rho=0.7, eps=1e-3, weight_decay=0.1)",
 ]
