@@ -22,6 +22,7 @@ from corenet import nn, optim
 from corenet.errors import WorkerError
 from corenet.parallel import crew
 from corenet.parallel.barrier import PipeControl
+from corenet.parallel.topology import Layout
 
 pytestmark = [
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="finds processes in /proc"),
@@ -226,6 +227,18 @@ assert dict(os.environ) == before
     other = f"with make(kernels='{kernels}') as trainer: fit(trainer); print(trainer.params_sha256())"
     clean = dict.fromkeys(env)
     assert program(code, env=env).succeed() == program(other, env=clean).succeed()
+
+
+def test_threads_that_share_a_core_do_not_spin(monkeypatch):
+    def policy(shared: bool) -> str | None:
+        one = object.__new__(crew.Crew)
+        one.layout = Layout(2, 2, ((0, 1), (0, 1)), "", shared)
+        return one._environment().get("OMP_WAIT_POLICY")
+
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    assert (policy(True), policy(False)) == ("passive", None)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    assert (policy(True), policy(False)) == ("active", "active")  # who says so knows why
 
 
 def test_after_parallel_kernels_and_large_products(program):

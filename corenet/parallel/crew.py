@@ -118,7 +118,9 @@ class Crew:
         blas = dict.fromkeys(
             ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
         )
-        return {**os.environ, **numba, **blas}
+        # Threads that share a core must not spin while they wait for a kernel: they would keep each other from it.
+        patience = {"OMP_WAIT_POLICY": "passive"} if self.layout.shared else {}
+        return {**patience, **os.environ, **numba, **blas}
 
     # Talking.
 
