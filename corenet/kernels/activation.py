@@ -8,12 +8,13 @@ import math
 
 import numpy as np
 
+from .exponential import exp_down, expm1_down, normal32, tanh32
 from .operation import device, operation, prange
 
 FAR = 50.0  # where every Φ and its slope have reached their limits: beyond it x² could overflow
 ROOT_HALF = math.sqrt(0.5)
 NORMAL = 1 / math.sqrt(2 * math.pi)  # the density of the standard normal distribution at 0
-TANH_SCALE, TANH_CUBIC = math.sqrt(2 / math.pi), 0.044715  # Hendrycks & Gimpel 2016, section 2
+TANH_SCALE, TANH_CUBIC = math.sqrt(8 / math.pi), 0.044715  # of GELU's approximation; (1 + tanh(v))/2 is σ(2v)
 
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
@@ -57,7 +58,7 @@ def elu_forward_nest(n, x, y, alpha):
     a = np.float32(alpha)
     for i in prange(n):
         for j in range(x.shape[1]):
-            y[i, j] = x[i, j] if x[i, j] > 0 else a * np.expm1(x[i, j])
+            y[i, j] = x[i, j] if x[i, j] > 0 else a * expm1_down(x[i, j])
 
 
 @operation
@@ -71,28 +72,39 @@ def elu_backward_nest(n, x, dy, dx, alpha):
     a = np.float32(alpha)
     for i in prange(n):
         for j in range(x.shape[1]):
-            dx[i, j] = dy[i, j] if x[i, j] > 0 else dy[i, j] * (a * np.exp(x[i, j]))
+            dx[i, j] = dy[i, j] if x[i, j] > 0 else dy[i, j] * (a * exp_down(x[i, j]))
+
+
+def _sigmoid(x):
+    """1/(1 + exp(−x)) without ever taking exp of a positive number."""
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1) / (1 + e)
+
+
+@device
+def sigmoid(x):
+    """`_sigmoid` of one float32."""
+    e = exp_down(-abs(x))
+    return (e if x < 0 else np.float32(1)) / (np.float32(1) + e)
 
 
 def _phi(x, tanh):
-    """Φ of GELU and its derivative: that of the normal distribution, or its approximation by tanh."""
+    """Φ of GELU and its derivative: that of the normal distribution, or its approximation by (1 + tanh)/2."""
     x = np.clip(x, -FAR, FAR)
     if tanh:
-        t = np.tanh(TANH_SCALE * (x + TANH_CUBIC * x**3))
-        return (1 + t) / 2, (1 - t * t) / 2 * (TANH_SCALE * (1 + 3 * TANH_CUBIC * x * x))
+        near = _sigmoid(TANH_SCALE * x * (1 + TANH_CUBIC * x * x))
+        return near, near * (1 - near) * (TANH_SCALE * (1 + 3 * TANH_CUBIC * x * x))
     return _erfc(-x * ROOT_HALF) / 2, NORMAL * np.exp(-x * x / 2)
 
 
 @device
-def phi(value, tanh):
-    """`_phi` of one float32."""
-    x = np.float32(FAR) if value > np.float32(FAR) else np.float32(-FAR) if value < np.float32(-FAR) else value
-    one, half = np.float32(1), np.float32(0.5)
-    if tanh:
-        t = np.tanh(np.float32(TANH_SCALE) * (x + np.float32(TANH_CUBIC) * x * x * x))
-        slope = np.float32(TANH_SCALE) * (one + np.float32(3 * TANH_CUBIC) * x * x)
-        return half * (one + t), half * (one - t * t) * slope
-    return half * math.erfc(-x * np.float32(ROOT_HALF)), np.float32(NORMAL) * np.exp(-half * x * x)
+def phi_by_tanh(x):
+    """The approximation in `_phi`, of one float32."""
+    x = np.float32(FAR) if x > np.float32(FAR) else x
+    x = np.float32(-FAR) if x < np.float32(-FAR) else x
+    one, scale, cubic = np.float32(1), np.float32(TANH_SCALE), np.float32(TANH_CUBIC)
+    near = sigmoid(scale * x * (one + cubic * x * x))
+    return near, near * (one - near) * (scale * (one + np.float32(3) * cubic * x * x))
 
 
 @operation
@@ -104,8 +116,12 @@ def gelu_forward(n, x, y, tanh):
 @gelu_forward.nest
 def gelu_forward_nest(n, x, y, tanh):
     for i in prange(n):
-        for j in range(x.shape[1]):
-            y[i, j] = x[i, j] * phi(x[i, j], tanh)[0]
+        if tanh:
+            for j in range(x.shape[1]):
+                y[i, j] = x[i, j] * phi_by_tanh(x[i, j])[0]
+        else:
+            for j in range(x.shape[1]):
+                y[i, j] = x[i, j] * normal32(x[i, j])[0]
 
 
 @operation
@@ -118,22 +134,14 @@ def gelu_backward(n, x, dy, dx, tanh):
 @gelu_backward.nest
 def gelu_backward_nest(n, x, dy, dx, tanh):
     for i in prange(n):
-        for j in range(x.shape[1]):
-            value, slope = phi(x[i, j], tanh)
-            dx[i, j] = dy[i, j] * (value + x[i, j] * slope)
-
-
-def _sigmoid(x):
-    """1/(1 + exp(−x)) without ever taking exp of a positive number."""
-    e = np.exp(-np.abs(x))
-    return np.where(x < 0, e, 1) / (1 + e)
-
-
-@device
-def sigmoid(x):
-    """`_sigmoid` of one float32."""
-    e = np.exp(-abs(x))
-    return (e if x < 0 else np.float32(1)) / (np.float32(1) + e)
+        if tanh:
+            for j in range(x.shape[1]):
+                value, slope = phi_by_tanh(x[i, j])
+                dx[i, j] = dy[i, j] * (value + x[i, j] * slope)
+        else:
+            for j in range(x.shape[1]):
+                value, slope = normal32(x[i, j])
+                dx[i, j] = dy[i, j] * (value + x[i, j] * slope)
 
 
 @operation
@@ -198,7 +206,7 @@ def tanh_forward(n, x, y):
 def tanh_forward_nest(n, x, y):
     for i in prange(n):
         for j in range(x.shape[1]):
-            y[i, j] = np.tanh(x[i, j])
+            y[i, j] = tanh32(x[i, j])
 
 
 @operation
@@ -231,7 +239,7 @@ def softmax_forward_nest(n, x, y):
                     largest = x[i, p, c]
             total = np.float32(0)
             for c in range(x.shape[2]):
-                y[i, p, c] = np.exp(x[i, p, c] - largest)
+                y[i, p, c] = exp_down(x[i, p, c] - largest)
                 total += y[i, p, c]
             for c in range(x.shape[2]):
                 y[i, p, c] /= total

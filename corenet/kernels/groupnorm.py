@@ -10,7 +10,7 @@ layer norm has one group and one position, the normalised axes as channels and t
 
 import numpy as np
 
-from .operation import operation, prange
+from .operation import device, operation, prange
 
 
 def _grouped(x, groups):
@@ -20,7 +20,7 @@ def _grouped(x, groups):
 
 @operation
 def forward(n, x, gamma, beta, y, mean, rstd, work, eps):
-    """Normalise x into y; mean and rstd = 1/sqrt(var + eps) are kept for backward; work (chunk, C): scratch."""
+    """Normalise x into y; mean and rstd = 1/sqrt(var + eps) are kept for backward; work (chunk, 4·C): scratch."""
     grouped = _grouped(x[:n], mean.shape[2])
     mean[:n] = grouped.mean(axis=(2, 4), dtype=np.float64)
     centred = grouped - mean[:n, :, None, :, None]
@@ -29,14 +29,32 @@ def forward(n, x, gamma, beta, y, mean, rstd, work, eps):
     y[:n] = normalised * gamma + beta if gamma.size else normalised
 
 
+@device
+def double_sum(work, i, low, high):
+    """Σ work[i, low … high − 1] in double, in four chains, which a processor adds at the same time."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    end = low + (high - low) // 4 * 4
+    for j in range(low, end, 4):
+        a += work[i, j]
+        b += work[i, j + 1]
+        c += work[i, j + 2]
+        d += work[i, j + 3]
+    for j in range(end, high):
+        a += work[i, j]
+    return (a + b) + (c + d)
+
+
 @forward.nest
 def forward_nest(n, x, gamma, beta, y, mean, rstd, work, eps):
+    # work: a sum, then mean, factor and beta, of each channel, so that the loops over pixels run along all channels.
     rows, positions, C = x.shape[1], x.shape[2], x.shape[3]
     groups = mean.shape[2]
     members = C // groups
     count = positions * members
     affine = gamma.shape[0] > 0
     for i in prange(n):
+        for c in range(C):
+            work[i, 3 * C + c] = beta[c] if affine else np.float32(0)
         for row in range(rows):
             for c in range(C):
                 work[i, c] = 0
@@ -44,33 +62,27 @@ def forward_nest(n, x, gamma, beta, y, mean, rstd, work, eps):
                 for c in range(C):
                     work[i, c] += x[i, row, p, c]
             for g in range(groups):
-                total = 0.0  # channels are combined in double
-                for c in range(g * members, (g + 1) * members):
-                    total += work[i, c]
-                mean[i, row, g] = total / count
-            for c in range(C):
-                work[i, c] = 0
+                low, high = g * members, (g + 1) * members
+                mean[i, row, g] = double_sum(work, i, low, high) / count
+                for c in range(low, high):
+                    work[i, C + c] = mean[i, row, g]
+                    work[i, c] = 0
             for p in range(positions):
-                for g in range(groups):
-                    middle = mean[i, row, g]
-                    for c in range(g * members, (g + 1) * members):
-                        work[i, c] += (x[i, row, p, c] - middle) * (x[i, row, p, c] - middle)
+                for c in range(C):
+                    work[i, c] += (x[i, row, p, c] - work[i, C + c]) * (x[i, row, p, c] - work[i, C + c])
             for g in range(groups):
-                total = 0.0
-                for c in range(g * members, (g + 1) * members):
-                    total += work[i, c]
-                rstd[i, row, g] = 1 / np.sqrt(total / count + eps)
+                low, high = g * members, (g + 1) * members
+                rstd[i, row, g] = 1 / np.sqrt(double_sum(work, i, low, high) / count + eps)
+                for c in range(low, high):
+                    work[i, 2 * C + c] = rstd[i, row, g] * gamma[c] if affine else rstd[i, row, g]
             for p in range(positions):
-                for g in range(groups):
-                    middle, scale = mean[i, row, g], rstd[i, row, g]
-                    for c in range(g * members, (g + 1) * members):
-                        normalised = (x[i, row, p, c] - middle) * scale
-                        y[i, row, p, c] = normalised * gamma[c] + beta[c] if affine else normalised
+                for c in range(C):
+                    y[i, row, p, c] = (x[i, row, p, c] - work[i, C + c]) * work[i, 2 * C + c] + work[i, 3 * C + c]
 
 
 @operation
 def backward(n, x, dy, gamma, mean, rstd, dx, dgamma, dbeta, work):
-    """Gradients through the normalisation and its statistics; work (chunk, 4·C) is scratch, dx may be None.
+    """Gradients through the normalisation and its statistics; work (chunk, 7·C) is scratch, dx may be None.
 
     With x̂ = (x − mean)·rstd:  dbeta = Σ dy,  dgamma = Σ dy·x̂,  over samples, rows and positions; and with g = dy·gamma,
     dx = rstd·(g − mean of g − x̂·mean of g·x̂),  the means being those of the row and group.
@@ -89,40 +101,48 @@ def backward(n, x, dy, gamma, mean, rstd, dx, dgamma, dbeta, work):
 
 @backward.nest
 def backward_nest(n, x, dy, gamma, mean, rstd, dx, dgamma, dbeta, work):
-    # work: Σ dy and Σ dy·x̂ of the row, then of all rows of the sample.
+    # work, of each channel: Σ dy and Σ dy·x̂ of the row, which then give way to the means of the group; the same sums of
+    # all rows; mean, rstd, gamma.
     rows, positions, C = x.shape[1], x.shape[2], x.shape[3]
     groups = mean.shape[2]
     members = C // groups
     count = positions * members
     affine = gamma.shape[0] > 0
     for i in prange(n):
-        for c in range(2 * C):
+        for c in range(C):
             work[i, 2 * C + c] = 0
+            work[i, 3 * C + c] = 0
+            work[i, 6 * C + c] = gamma[c] if affine else np.float32(1)
         for row in range(rows):
             for c in range(2 * C):
                 work[i, c] = 0
+            for g in range(groups):
+                for c in range(g * members, (g + 1) * members):
+                    work[i, 4 * C + c] = mean[i, row, g]
+                    work[i, 5 * C + c] = rstd[i, row, g]
             for p in range(positions):
-                for g in range(groups):
-                    middle, scale = mean[i, row, g], rstd[i, row, g]
-                    for c in range(g * members, (g + 1) * members):
-                        work[i, c] += dy[i, row, p, c]
-                        work[i, C + c] += dy[i, row, p, c] * ((x[i, row, p, c] - middle) * scale)
+                for c in range(C):
+                    normalised = (x[i, row, p, c] - work[i, 4 * C + c]) * work[i, 5 * C + c]
+                    work[i, c] += dy[i, row, p, c]
+                    work[i, C + c] += dy[i, row, p, c] * normalised
             for c in range(2 * C):
                 work[i, 2 * C + c] += work[i, c]
             if dx is not None:
+                for c in range(C):
+                    work[i, c] *= work[i, 6 * C + c]
+                    work[i, C + c] *= work[i, 6 * C + c]
                 for g in range(groups):
-                    sum_g, sum_gx = 0.0, 0.0
-                    for c in range(g * members, (g + 1) * members):
-                        factor = gamma[c] if affine else np.float32(1)
-                        sum_g += factor * work[i, c]
-                        sum_gx += factor * work[i, C + c]
-                    mean_g, mean_gx = np.float32(sum_g / count), np.float32(sum_gx / count)
-                    middle, scale = mean[i, row, g], rstd[i, row, g]
-                    for p in range(positions):
-                        for c in range(g * members, (g + 1) * members):
-                            factor = gamma[c] if affine else np.float32(1)
-                            normalised = (x[i, row, p, c] - middle) * scale
-                            dx[i, row, p, c] = scale * (factor * dy[i, row, p, c] - mean_g - normalised * mean_gx)
+                    low, high = g * members, (g + 1) * members
+                    mean_g = np.float32(double_sum(work, i, low, high) / count)
+                    mean_gx = np.float32(double_sum(work, i, C + low, C + high) / count)
+                    for c in range(low, high):
+                        work[i, c] = mean_g
+                        work[i, C + c] = mean_gx
+                for p in range(positions):
+                    for c in range(C):
+                        normalised = (x[i, row, p, c] - work[i, 4 * C + c]) * work[i, 5 * C + c]
+                        centred = work[i, 6 * C + c] * dy[i, row, p, c] - work[i, c]
+                        dx[i, row, p, c] = work[i, 5 * C + c] * (centred - normalised * work[i, C + c])
     if affine:
         for c in range(C):
             sum_dy, sum_dy_x = 0.0, 0.0  # samples are combined in double, in their order

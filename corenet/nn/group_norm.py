@@ -82,13 +82,13 @@ def _normalise(
     x_view, scale = p.view(x.data, full), p.view(gamma.data, channels)
     p.forward(
         groupnorm.forward, x_view, scale, p.view(beta.data, channels), p.view(y.data, full), mean, rstd,
-        p.buffer((p.chunk, C)), eps,
+        p.buffer((p.chunk, 4 * C)), eps,
     )  # fmt: skip
     if p.training and (affine or x.grad is not None):
         dx = None if x.grad is None else p.view(x.grad, full)
         dgamma, dbeta = (p.view(parameter.grad, channels) for parameter in (gamma, beta))
         p.backward(
             groupnorm.backward, x_view, p.view(y.grad, full), scale, mean, rstd, dx, dgamma, dbeta,
-            p.buffer((p.chunk, 4 * C)),
+            p.buffer((p.chunk, 7 * C)),
         )  # fmt: skip
     return y
