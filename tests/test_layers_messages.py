@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from nets import Chunk, some_batch
+from nets import Chunk, Given, Tap, some_batch
 
 from corenet.engine import make_plan
 from corenet.errors import ConfigError, ShapeError
@@ -90,6 +90,8 @@ GEOMETRIES = [
                               "got input of shape (9, 8, 1). Set normalized_shape=(9, 8, 1)"),
     (Reshape(5, 5), "Reshape): expected 25 elements, for shape (5, 5), got 72, from an input of shape (9, 8, 1). "
                     "Give sizes whose product is 72"),
+    (Reshape(100), "Reshape): expected 100 elements, for shape (100,), got 72, from an input of shape (9, 8, 1). "
+                   "Give sizes whose product is 72"),
 ]  # fmt: skip
 GEOMETRIES += [
     (Sequential(Flatten(), layer), f"{type(layer).__name__}): {NO_IMAGE}")
@@ -191,5 +193,22 @@ def test_dropout2d_drops_whole_channels_by_sample_and_step(kernels):
         assert 10 < (other != first[0]).sum() < 54
 
 
-def ended_with(layer):
-    return Sequential(layer, GlobalAvgPool2d(), Linear(64, 3))
+def ended_with(*layers):
+    return Sequential(*layers, GlobalAvgPool2d(), Linear(64, 3))
+
+
+def test_layers_of_a_net_drop_different_channels():
+    plan = make_plan(ended_with(Dropout2d(0.5), Dropout2d(0.5)), (3, 3, 64), 1, loss=CrossEntropy())
+    chunk = Chunk(plan, apart=True)
+    chunk.run(np.ones((1, 3, 3, 64)), [0])
+    masks = [call.args[2] for call in chunk.program.forward_calls[:2]]
+    assert 10 < (masks[0] != masks[1]).sum() < 54
+
+
+def test_the_largest_of_many_pixels_gets_the_gradient():
+    tap, given = Tap(), Given(np.array([[3.0, 5.0]]))
+    images = np.random.default_rng(0).standard_normal((1, 20, 20, 2))
+    images[0, 19, 18] = 10
+    Chunk(make_plan(Sequential(tap, GlobalMaxPool2d()), (20, 20, 2), 1, loss=given)).run(images, [0])
+    assert given.output.tolist() == [[10, 10]]
+    assert tap.gradient[0, 19, 18].tolist() == [3, 5] and np.count_nonzero(tap.gradient) == 2
