@@ -94,6 +94,25 @@ assert psutil.Process().children() == []
     program(code).succeed()
 
 
+def test_an_exception_when_some_have_answered_already(program):
+    code = """
+class Boom(corenet.train.Callback):
+    def on_compile(self, done, total):
+        if done == total:
+            time.sleep(0.1)  # the others are done by now
+            raise ValueError
+for workers in (2, 3):
+    with make(workers=workers) as trainer:
+        try:
+            fit(trainer, callbacks=[Boom()])
+        except ValueError:
+            first = pids(trainer)
+        assert fit(trainer)["epoch"] == [1]
+        assert pids(trainer) == first
+"""
+    program(code).succeed()
+
+
 TRAIN = """
 with make() as trainer:
     print(fit(trainer, epochs=2)["loss"][-1] > 0)
@@ -626,6 +645,19 @@ def test_a_worker_lost_while_idle_is_named_at_the_next_call(call, capfd):
         assert trainer.params_sha256() == before
         use()
     assert capfd.readouterr().err == ""
+
+
+def test_workers_that_somebody_else_called_off_did_not_finish():
+    class Abort(corenet.train.Callback):
+        def on_progress(self, progress):
+            trainer._crew.barrier.abort()
+
+    x, y = images(100)
+    with small() as trainer:
+        with pytest.raises(WorkerError, match=r"worker \d was called off, but not by this process"):
+            trainer.fit((np.tile(x, (1000, 1, 1, 1)), np.tile(y, 1000)), batch_size=1, callbacks=[Abort()])
+        assert trainer.epochs_done == 0
+        trainer.fit((x, y), callbacks=())
 
 
 def test_a_worker_that_raises_shows_its_own_traceback(program):

@@ -88,6 +88,22 @@ def test_an_optimizer_counts_its_steps(trainer):
     np.testing.assert_allclose(np.r_[got["1.weight"], got["1.bias"][None]], theta, atol=2e-6)
 
 
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_compiling_is_dealt_and_counted(trainer, workers):
+    class Count(corenet.train.Callback):
+        def on_compile(self, done, total):
+            counts.append((done, total))
+
+    counts: list[tuple[int, int]] = []
+    made = trainer(small_conv(), optim.Adam(), workers=workers, kernels="numpy")
+    made.fit(images(9, shape=(5, 5, 2)), validation=images(9, shape=(5, 5, 2)), callbacks=[Count()])
+    totals = {total for _, total in counts}
+    assert len(totals) == 1 and [done for done, _ in counts] == list(range(1, totals.pop() + 1))
+    counts.clear()
+    made.fit(images(9, shape=(5, 5, 2)), callbacks=[Count()])
+    assert counts == []  # nothing is left to do
+
+
 def test_what_workers_did_is_recorded(trainer):
     made = trainer(dense(), workers=3, kernels="numpy")
     history = made.fit(images(), epochs=3, batch_size=16, callbacks=())

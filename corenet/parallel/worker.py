@@ -52,6 +52,7 @@ class Worker:
         self.trainer: Sync | None = None
         self.predictors: dict[str, ChunkRunner] = {}
         self.unlinked: list[Call] = []
+        self.uncompiled: list[Call] = []
 
     def serve(self) -> None:
         """Do what the parent says until it says stop, or goes away."""
@@ -127,9 +128,14 @@ class Worker:
         """Plan and bind the training of a net; the state and batch segments are there."""
         arrays = self.arrays()
         plan = self._plan(net, input_shape, chunk, batch, loss)
-        who = self.rank, self.workers, self.barrier, get_balancer(balance)
-        self.trainer = STRATEGIES[strategy](plan, optim.build(optimizer), arrays, np.dtype(source), scaling, *who)
+
+        def bind(rank: int, workers: int) -> Sync:
+            what = plan, optim.build(optimizer), arrays, np.dtype(source), scaling
+            return STRATEGIES[strategy](*what, rank, workers, self.barrier, get_balancer(balance))
+
+        self.trainer = bind(self.rank, self.workers)
         self.unlinked += self.trainer.calls()
+        self.uncompiled += bind(0, 1).calls()  # a single worker needs all that any needs: the same list for every one
 
     def do_prepare_prediction(
         self, *, net: dict, input_shape: list[int], chunk: int, source: str, scaling: list
@@ -140,6 +146,7 @@ class Worker:
         state = arrays["average"] if arrays["average"].size else arrays["state"]
         runner = self.predictors[source] = ChunkRunner(plan, state, {}, np.dtype(source), scaling)
         self.unlinked += runner.calls()
+        self.uncompiled += runner.calls()
 
     def _plan(self, net: dict, input_shape: list[int], chunk: int, batch: int, loss: str | None) -> Plan:
         return make_plan(build(net), tuple(input_shape), chunk, batch, loss=get_loss(loss) if loss else None)
@@ -147,8 +154,9 @@ class Worker:
     def do_compile(self) -> None:
         """Compile this worker's share of the kernels; the others find them in the cache on disk."""
         kernels: dict[tuple, Call] = {}
-        for call in self.unlinked:
+        for call in self.uncompiled:
             kernels.setdefault((call.operation, *map(_kind, call.args)), call)
+        self.uncompiled.clear()
         # Dealt from the longest to the shortest, so that shares take about as long.
         for index, call in enumerate(sorted(kernels.values(), key=_length, reverse=True)):
             if index % self.workers == self.rank:
