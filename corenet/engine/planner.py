@@ -6,8 +6,7 @@ allocated and nothing runs: a plan is the same on every worker, because it depen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,104 +14,20 @@ import numpy as np
 from ..errors import ShapeError
 from ..kernels import clock, linear
 from ..kernels.operation import Operation
-from ..nn.layer import Layer, Parameter, Statistic, Tensor
-from ..nn.loss import CrossEntropy
 from .buffer import Buffer, aligned, place_by_lifetime
 from .layout import Layout
+from .plan import Meet, Merge, Parameter, Plan, Plannable, Product, Statistic, Step, Tensor
 
 
-@dataclass(frozen=True)
-class Step:
-    """One kernel call of a chunk: operation(n, *args), args being buffers or plain values."""
-
-    operation: Operation | Callable
-    args: tuple[Any, ...]
-
-    def buffers(self) -> Iterator[Buffer]:
-        return (arg for arg in self.args if isinstance(arg, Buffer))
-
-
-@dataclass(frozen=True)
-class Meet:
-    """All chunks are brought this far before any goes on: then every worker makes the same from all chunks' rows.
-
-    operation(chunks, *columns of the rows, counts, *results, *args), results being in the space "common".
-    """
-
-    operation: Operation
-    columns: tuple[Buffer, ...]  # of the row
-    results: tuple[Buffer, ...]
-    args: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Product:
-    """A weight gradient made once per batch: operation(samples, x panel, dy panel, dw, low row, high row)."""
-
-    operation: Operation
-    x: Buffer
-    dy: Buffer
-    name: str
-
-
-@dataclass(frozen=True)
-class Merge:
-    """Running statistics moved once per batch: operation(chunks, *measured, counts, *old, *new, *args)."""
-
-    operation: Operation
-    names: tuple[str, ...]
-    args: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything that one chunk does, and the bytes of each space that it needs."""
-
-    input_shape: tuple[int, ...]
-    output_shape: tuple[int, ...]
-    chunk: int
-    batch: int
-    training: bool
-    forward: tuple[Step | Meet, ...]
-    backward: tuple[Step | Meet, ...]
-    products: tuple[Product, ...]
-    merges: tuple[Merge, ...]
-    layout: Layout
-    initializers: dict[str, Callable]
-    statistics: dict[str, float]
-    images: Buffer
-    labels: Buffer
-    samples: Buffer
-    clock: Buffer
-    metrics: Buffer
-    output: Buffer
-    bytes: dict[str, int]
-
-    @property
-    def row_size(self) -> int:
-        """Elements of a chunk's row: its gradients and measured statistics."""
-        return self.layout.stat_end
-
-    @property
-    def meets(self) -> tuple[Meet, ...]:
-        """Where all chunks of a batch have to wait for each other."""
-        return tuple(step for step in (*self.forward, *self.backward) if isinstance(step, Meet))
-
-    @property
-    def chunks(self) -> int:
-        """Chunks of a full batch."""
-        return -(-self.batch // self.chunk)
-
-
-class PlanBuilder:
-    """The planner that layers are given: see `corenet.nn.layer.Planner`."""
+class Planner:
+    """What layers are given: they ask for parameters and buffers, and append steps."""
 
     def __init__(self, chunk: int, batch: int, training: bool, dtype: str):
         self.chunk, self.batch, self.training = chunk, batch, training
         self.dtype = np.dtype(dtype)
         self.layer_number = 0
         self._path: list[str] = []
-        self._layers: list[Layer] = []
+        self._layers: list[Plannable] = []
         self._planned: set[int] = set()  # identities of layers that have been planned
         self._forward: list[Step | Meet] = []
         self._backward: list[Step | Meet] = []
@@ -211,7 +126,7 @@ class PlanBuilder:
         names = [n for s in statistics for n, buffers in self.state_buffers.items() if s.running in buffers]
         self.merges.append(Merge(operation, tuple(names), args))
 
-    def child(self, name: str, layer: Layer, x: Tensor) -> Tensor:
+    def child(self, name: str, layer: Plannable, x: Tensor) -> Tensor:
         """Plan a layer inside this one."""
         self._path.append(name)
         self._layers.append(layer)
@@ -305,19 +220,19 @@ class PlanBuilder:
 
 
 def make_plan(
-    net: Layer,
+    net: Plannable,
     input_shape: tuple[int, ...],
     chunk: int,
     batch: int | None = None,
     *,
-    loss: CrossEntropy | None = None,
+    loss: Any = None,
     dtype: str = "float32",
 ) -> Plan:
     """Plan a net for samples of input_shape, chunk at a time; with a loss for training, without for prediction.
 
     Raises ShapeError naming the layer that does not fit.
     """
-    builder = PlanBuilder(chunk, batch or chunk, loss is not None, dtype)
+    builder = Planner(chunk, batch or chunk, loss is not None, dtype)
     x = Tensor(Buffer((chunk, *input_shape), builder.dtype.str, "io"), None, tuple(input_shape))
     builder._layers.append(net)
     y = net.plan(builder, x)

@@ -10,7 +10,7 @@ import numpy as np
 from ..kernels.backend import Backend
 from ..kernels.operation import Operation
 from .buffer import Buffer
-from .planner import Plan, Step
+from .plan import Plan, Step
 
 
 class Call:

@@ -1,7 +1,8 @@
 """Layers on each element alone: ReLU and Dropout; and Flatten, which only changes the shape."""
 
+from ..engine import Planner, Tensor
 from ..kernels import dropout, elementwise
-from .layer import Layer, Planner, Tensor, number
+from .layer import Layer, number
 
 
 class ReLU(Layer):

@@ -1,8 +1,9 @@
 """Layers made of layers."""
 
+from ..engine import Planner, Tensor
 from ..errors import ConfigError
 from ..kernels import elementwise
-from .layer import Layer, Planner, Tensor
+from .layer import Layer
 
 
 def _check_layers(owner: str, layers: tuple) -> None:

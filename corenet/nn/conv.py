@@ -6,11 +6,12 @@ import math
 from types import ModuleType
 from typing import Any, Literal
 
+from ..engine import Parameter, Planner, Tensor
 from ..errors import ConfigError
 from ..kernels import bias, conv, depthwise, pad
 from .geometry import Triple, lift, per_axis, positions, spatial
 from .init import uniform_fan_in
-from .layer import Layer, Parameter, Planner, Tensor, integer
+from .layer import Layer, integer
 
 
 class _Conv(Layer):

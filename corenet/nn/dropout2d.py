@@ -1,7 +1,8 @@
 """Dropout of whole channels."""
 
+from ..engine import Planner, Tensor
 from ..kernels import dropout2d
-from .layer import Layer, Planner, Tensor, image_shape, number
+from .layer import Layer, image_shape, number
 
 
 class Dropout2d(Layer):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..engine import Planner, Tensor
 from ..errors import ConfigError
-from .layer import Planner, Tensor, integer
+from .layer import integer
 
 Triple = tuple[int, int, int]
 

@@ -1,7 +1,8 @@
 """Global maximum pooling."""
 
+from ..engine import Planner, Tensor
 from ..kernels import global_max
-from .layer import Layer, Planner, Tensor, image_shape
+from .layer import Layer, image_shape
 
 
 class GlobalMaxPool2d(Layer):

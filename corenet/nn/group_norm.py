@@ -2,10 +2,11 @@
 
 import math
 
+from ..engine import Planner, Tensor
 from ..errors import ConfigError
 from ..kernels import groupnorm
 from .init import constant
-from .layer import Layer, Planner, Tensor, integer, number
+from .layer import Layer, integer, number
 
 
 class GroupNorm(Layer):

@@ -11,65 +11,12 @@ from __future__ import annotations
 import inspect
 import numbers
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
+from ..engine import Planner, Tensor
 from ..errors import ConfigError
 
-
-@dataclass(frozen=True)
-class Tensor:
-    """An activation of a chunk: its data, and its gradient where one is needed (training, and not the images)."""
-
-    data: Any  # a buffer of shape (chunk, *shape)
-    grad: Any
-    shape: tuple[int, ...]  # of one sample
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A trained array: its values, and a chunk's gradient (None where the batch makes it, see `product`)."""
-
-    data: Any
-    grad: Any
-
-
-@dataclass(frozen=True)
-class Statistic:
-    """A running array that training measures: its running values, and what a chunk measured."""
-
-    running: Any
-    chunk: Any
-
-
 Initializer = Callable[[Any, tuple[int, ...]], Any]  # (numpy Generator, shape) -> float array
-
-
-class Planner(Protocol):
-    """What a layer may ask for while it is planned; see `corenet.engine.planner` for the meaning of each."""
-
-    chunk: int
-    training: bool
-    samples: Any
-    clock: Any
-    layer_number: int
-
-    def parameter(
-        self, name: str, shape: tuple[int, ...], init: Initializer, *, per_batch: bool = False
-    ) -> Parameter: ...
-    def statistic(self, name: str, shape: tuple[int, ...], value: float) -> Statistic: ...
-    def activation(self, shape: tuple[int, ...]) -> Tensor: ...
-    def buffer(self, shape: tuple[int, ...], dtype: str = "float") -> Any: ...
-    def reshape(self, x: Tensor, shape: tuple[int, ...]) -> Tensor: ...
-    def flat(self, buffer: Any) -> Any: ...
-    def view(self, buffer: Any, shape: tuple[int, ...]) -> Any: ...
-    def share_gradient(self, a: Tensor, b: Tensor) -> None: ...
-    def forward(self, operation: Any, *args: Any) -> None: ...
-    def backward(self, operation: Any, *args: Any) -> None: ...
-    def product(self, operation: Any, x: Any, dy: Any, weight: Parameter) -> None: ...
-    def after_batch(self, operation: Any, statistics: tuple[Statistic, ...], *args: Any) -> None: ...
-    def child(self, name: str, layer: Layer, x: Tensor) -> Tensor: ...
-    def fail(self, *, expected: str, got: str, fix: str) -> None: ...
 
 
 class Layer:

@@ -1,8 +1,9 @@
 """The dense layer."""
 
+from ..engine import Planner, Tensor
 from ..kernels import bias, linear
 from .init import uniform_fan_in
-from .layer import Layer, Planner, Tensor, integer
+from .layer import Layer, integer
 
 
 class Linear(Layer):

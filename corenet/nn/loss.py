@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from ..engine import Planner, Tensor
 from ..errors import ConfigError
 from ..kernels import cross_entropy
-from .layer import Planner, Tensor
 
 
 class CrossEntropy:

@@ -2,9 +2,10 @@
 
 import math
 
+from ..engine import Planner, Tensor
 from ..errors import ConfigError
 from ..kernels import activation
-from .layer import Layer, Planner, Tensor, number
+from .layer import Layer, number
 
 
 class LeakyReLU(Layer):

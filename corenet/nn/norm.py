@@ -2,10 +2,11 @@
 
 import math
 
+from ..engine import Planner, Tensor
 from ..kernels import batchnorm
 from .geometry import described
 from .init import constant
-from .layer import Layer, Planner, Tensor, integer, number
+from .layer import Layer, integer, number
 
 
 class _BatchNorm(Layer):

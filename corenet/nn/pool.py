@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..engine import Planner, Tensor
 from ..errors import ConfigError
 from ..kernels import pool
 from .geometry import Triple, lift, per_axis, positions, spatial
-from .layer import Layer, Planner, Tensor
+from .layer import Layer
 
 
 class _Pool(Layer):

@@ -2,8 +2,9 @@
 
 import math
 
+from ..engine import Planner, Tensor
 from ..errors import ConfigError
-from .layer import Layer, Planner, Tensor, integer
+from .layer import Layer, integer
 
 
 class Reshape(Layer):

@@ -1,8 +1,9 @@
 """Layers that change an image's height and width without weights: each a pair of matrices for kernels/resize.py."""
 
+from ..engine import Planner, Tensor
 from ..errors import ConfigError
 from ..kernels import resize
-from .layer import Layer, Planner, Tensor, image_shape, integer, pair
+from .layer import Layer, image_shape, integer, pair
 
 
 class Upsample(Layer):

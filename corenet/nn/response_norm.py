@@ -2,8 +2,9 @@
 
 import math
 
+from ..engine import Planner, Tensor
 from ..kernels import response_norm
-from .layer import Layer, Planner, Tensor, integer, number
+from .layer import Layer, integer, number
 
 
 class LocalResponseNorm(Layer):
