@@ -129,11 +129,11 @@ class Ranks:
         """One epoch in this order, on all ranks at once."""
         order = np.arange(len(self.x)) if order is None else np.asarray(order)
         job = {"epoch": 0, "first_step": self.step, "seed": 0, "shift": 0, "flip": False}
-        job |= {"x": self.x, "y": self.y, "order": order}
-        threads = [threading.Thread(target=rank.epoch, kwargs=job) for rank in self.ranks[1:]]
+        data = {"x": self.x, "y": self.y[:, None], "weights": np.ones(len(self.x)), "order": order}
+        threads = [threading.Thread(target=rank.epoch, args=(data,), kwargs=job) for rank in self.ranks[1:]]
         for thread in threads:
             thread.start()
-        self.ranks[0].epoch(**job)
+        self.ranks[0].epoch(data, **job)
         for thread in threads:
             thread.join()
 

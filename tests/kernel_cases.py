@@ -13,7 +13,6 @@ from corenet.kernels import (
     batchnorm,
     bias,
     conv,
-    cross_entropy,
     depthwise,
     dropout,
     elementwise,
@@ -24,7 +23,7 @@ from corenet.kernels import (
     tree,
     update,
 )
-from corenet.kernels.clock import COUNT, EPOCH, FIRST, SEED, SIZE, STEP
+from corenet.kernels.clock import EPOCH, FIRST, SEED, SIZE, STEP
 from corenet.kernels.operation import Operation
 
 
@@ -43,7 +42,7 @@ class Case:
 
 def clock():
     values = np.zeros(SIZE, np.int64)
-    values[[SEED, EPOCH, STEP, FIRST, COUNT]] = 2**40 + 7, 3, 11, 2, 13
+    values[[SEED, EPOCH, STEP, FIRST]] = 2**40 + 7, 3, 11, 2
     return values
 
 
@@ -192,11 +191,10 @@ def random_cases(rng):
                 flip,
             ]
             yield Case(gather.images, args, [4, 5], 2, f"{source.dtype} shift {shift} flip {flip}")
-    labels = rng.integers(0, 9, 12)
-    yield Case(gather.labels, [3, labels, np.array([4, 0, 11, 3]), np.zeros(4, np.int64)], [3])
-    x = rng.standard_normal((5, 10)) * 4
-    args = [4, x, rng.integers(0, 10, 5), np.zeros_like(x), np.zeros(5), np.zeros(2), clock()]
-    yield Case(cross_entropy.forward_backward, args, [3, 4, 5], 40, per_sample=False)
+    samples = np.array([4, 0, 11, 3])
+    for source in (rng.integers(0, 9, (12, 1)), rng.integers(0, 9, (12, 6)), rng.standard_normal((12, 3))):
+        label = f"{source.dtype} {source.shape[1]}"
+        yield Case(gather.targets, [3, source, samples, np.zeros((4, source.shape[1]), source.dtype)], [3], 1, label)
 
 
 def training_cases(rng):

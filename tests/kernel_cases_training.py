@@ -20,12 +20,12 @@ DOUBLE = {
     "layerwise.lars": [8, 9, 10],
     "layerwise.lamb_moments": [9, 10, 11],
     "layerwise.lamb": [7, 8, 9],
-    "losses.effective_count": [6],
-    "losses.cross_entropy": [5, 6],
-    "losses.binary_cross_entropy": [5, 6],
-    "losses.mse": [5, 6],
-    "losses.l1": [5, 6],
-    "losses.huber": [5, 6],
+    "losses.batch_scale": [1, 4],
+    "losses.cross_entropy": [4, 5, 6],
+    "losses.binary_cross_entropy": [4, 5, 6],
+    "losses.mse": [4, 5, 6],
+    "losses.l1": [4, 5, 6],
+    "losses.huber": [4, 5, 6],
 }
 
 
@@ -86,38 +86,32 @@ def layerwise_cases(rng):
 
 
 def loss_cases(rng):
-    scale, none = np.array([1 / 13]), np.zeros((0, 0))
+    scale = np.array([1 / 13])
+    weights, order = rng.random(12), rng.permutation(12)
+    for label, given in (("", weights), ("nothing counts", 0 * weights)):
+        yield Case(losses.batch_scale, [7, given, order, 4, np.zeros(1)], [4], 1, label, per_sample=False)
     for positions, classes in ((1, 10), (6, 3), (4, 1)):
         shape = 4, positions
         x, labels = rng.standard_normal((*shape, classes)) * 4, rng.integers(0, classes, shape)
         ignored = np.where(rng.random(shape) < 0.3, -100, labels)
         ignored[0, 0], ignored[1, 0] = -100, 0
-        weights, class_weights = np.where(rng.random(shape) < 0.3, 0, rng.random(shape)), rng.random(classes)
-        out = [np.zeros_like(x), np.zeros(shape), np.zeros(2)]
+        class_weights, out = rng.random(classes), [np.zeros_like(x), np.zeros((4, 4)), np.zeros(4)]
         for smoothing in (0.0, 0.1):
             label = f"{positions}x{classes} smoothing {smoothing}"
-            args = [3, x, labels, *out, scale, none, np.ones(classes), -100, smoothing]
+            args = [3, x, labels, *out, scale, np.ones(classes), -100, smoothing]
             yield Case(losses.cross_entropy, args, [3, 4, 5], 40, label, per_sample=False)
-            args = [3, x, ignored, *out, scale, weights, class_weights, -100, smoothing]
+            args = [3, x, ignored, *out, scale, class_weights, -100, smoothing]
             yield Case(losses.cross_entropy, args, [3, 4, 5], 40, label + " weights", per_sample=False)
-            args = [3, x, labels, *out, scale, none, class_weights, 0, smoothing]
+            args = [3, x, labels, *out, scale, class_weights, 0, smoothing]
             yield Case(losses.cross_entropy, args, [3, 4, 5], 40, label + " ignore 0", per_sample=False)
-        args = [7, np.tile(ignored, (3, 1)), rng.permutation(12), 4, class_weights, -100, np.zeros(1)]
-        yield Case(losses.effective_count, args, [6], 4, f"{positions}x{classes}", per_sample=False)
     x, target = rng.standard_normal((4, 15)).round(1), rng.standard_normal((4, 15)).round(1)  # some are equal
     x[0, 0] = target[0, 0]
-    weights = np.where(rng.random(x.shape) < 0.3, 0, rng.random(x.shape))
-    masked = np.where(weights == 0, np.nan, target)
-    shares, masked_shares = rng.random(x.shape), np.where(weights == 0, np.nan, target > 0)
-    out = [np.zeros_like(x), np.zeros(4), np.zeros(2)]
-    for place, (given, weight) in enumerate(((target, none), (masked, weights))):
-        label = "weights" if place else ""
-        for operation, *more in ((losses.mse,), (losses.l1,), (losses.huber, 1.0), (losses.huber, 0.3)):
-            args = [3, x, given, *out, scale, weight, *more]
-            yield Case(operation, args, [3, 4, 5], 16, f"{label} {more}", per_sample=False)
-        for pos_weight in (np.zeros(0), rng.random(3) * 4):
-            args = [3, x * 5, (shares, masked_shares)[place], *out, scale, weight, pos_weight]
-            yield Case(losses.binary_cross_entropy, args, [3, 4, 5], 16, f"{label} {len(pos_weight)}", per_sample=False)
+    out = [np.zeros_like(x), np.zeros((4, 4)), np.zeros(4)]
+    for operation, *more in ((losses.mse,), (losses.l1,), (losses.huber, 1.0), (losses.huber, 0.3)):
+        yield Case(operation, [3, x, target, *out, scale, *more], [3, 4, 5], 16, f"{more}", per_sample=False)
+    for pos_weight in (np.ones(1), rng.random(3) * 4):
+        args = [3, x * 5, rng.random(x.shape), *out, scale, pos_weight]
+        yield Case(losses.binary_cross_entropy, args, [3, 4, 5], 16, f"{len(pos_weight)}", per_sample=False)
 
 
 def more_training_cases(rng):

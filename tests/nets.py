@@ -37,6 +37,7 @@ from corenet.nn import (
     Residual,
     Sequential,
 )
+from corenet.nn.loss import Loss
 
 SHAPE = (5, 4, 2)
 SEQUENCE = (9, 2)
@@ -233,20 +234,21 @@ class Chunk:
         for call in bound.calls():
             call.link(backend or select("numpy"))
 
-    def run(self, images, labels, samples=None, *, first=0, count=None, step=0, seed=0) -> float:
-        """Forward (and backward, in training) of these samples, whose first is number `first` of `count` of a batch;
-        the sum of their losses."""  # fmt: skip
+    def run(self, images, labels, samples=None, *, first=0, count: float | None = None, step=0, seed=0) -> float:
+        """Forward (and backward, in training) of these samples, whose first is number `first` of a batch that
+        counts `count`; the sum of their losses."""  # fmt: skip
         n, program = len(images), self.program
         self.spaces["arena"][:] = 0xFF
         self.row[:] = np.nan
         program.images[:] = np.nan
         program.images[:n] = images
-        program.labels[:] = 10**9
-        program.labels[:n] = labels
+        program.targets[:] = 10**9
+        if program.targets.size:  # some losses take none
+            program.targets[:n] = np.asarray(labels).reshape(n, -1)
         program.samples[:n] = np.arange(first, first + n) if samples is None else samples
         time = program.clock
         time[clock.SEED], time[clock.STEP] = seed, step
-        time[clock.FIRST], time[clock.COUNT] = first, n if count is None else count
+        time[clock.FIRST], program.scale[0] = first, 1 / (n if count is None else count)
         program.forward(n)
         if self.plan.training:
             program.backward(n)
@@ -282,9 +284,8 @@ class Apart:
             return Call(step.operation, *(array(a) if isinstance(a, Buffer) else a for a in step.args))
 
         self.forward_calls, self.backward_calls = ([bind(s) for s in part] for part in (plan.forward, plan.backward))
-        self.images, self.labels, self.samples, self.clock, self.metrics = (
-            array(b) for b in (plan.images, plan.labels, plan.samples, plan.clock, plan.metrics)
-        )
+        self.images, self.targets, self.samples = (array(b) for b in (plan.images, plan.targets, plan.samples))
+        self.clock, self.scale, self.metrics = (array(b) for b in (plan.clock, plan.scale, plan.metrics))
         self.output = array(plan.output)
 
     def calls(self) -> Iterable[Call]:
@@ -306,23 +307,26 @@ def some_batch(n: int, shape=SHAPE, classes=CLASSES, seed=1) -> tuple[np.ndarray
 
 
 def gradients(
-    net: Layer, images, labels, shares: Iterable[int], *, chunk=None, dtype="float64", backend=None, state=None, step=0
-) -> tuple[float, dict[str, np.ndarray]]:
+    net: Layer, images, labels, shares: Iterable[int], *, chunk=None, dtype="float64", backend=None, state=None, step=0,
+    loss: Loss | None = None,
+) -> tuple[float, dict[str, np.ndarray]]:  # fmt: skip
     """Mean loss of a batch and all its gradients, from chunks with these shares of the samples."""
+    loss = loss or CrossEntropy()
     shares = [share for share in shares if share]
     assert sum(shares) == len(images)
-    plan = make_plan(net, images.shape[1:], chunk or max(shares), len(images), loss=CrossEntropy(), dtype=dtype)
+    plan = make_plan(net, images.shape[1:], chunk or max(shares), len(images), loss=loss, dtype=dtype)
     one = Chunk(plan, backend, state)
-    loss, total, first = 0.0, {}, 0
+    count = loss.weights(labels.reshape(len(labels), -1)).sum()
+    mean, total, first = 0.0, {}, 0
     for share in shares:
         part = slice(first, first + share)
-        loss += one.run(images[part], labels[part], first=first, count=len(images), step=step)
+        mean += one.run(images[part], labels[part], first=first, count=count, step=step) / count
         for name, value in one.measured().items():
             total[name] = total.get(name, 0) + value
         first += share
     statistics = {e.name for e in plan.layout.entries if e.part == "statistic"}
     total = {name: value for name, value in total.items() if name not in statistics}
-    return loss / len(images), total | one.products(len(images))
+    return mean, total | one.products(len(images))
 
 
 class Tap(Layer):
@@ -352,7 +356,7 @@ class Given(CrossEntropy):
         self.dy = dy
         self.output: np.ndarray | None = None
 
-    def plan(self, p, x, labels, metrics):
+    def plan(self, p, x):
         def turn(n, y, dx):
             self.output = y[:n].copy()
             dx[:n] = self.dy[:n].reshape(dx[:n].shape)

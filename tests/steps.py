@@ -8,6 +8,7 @@ from corenet.engine import aligned_bytes, initial_state, make_plan
 from corenet.kernels import clock
 from corenet.kernels.backend import Backend
 from corenet.nn import CrossEntropy, Layer
+from corenet.nn.loss import Loss
 from corenet.optim import Optimizer
 from corenet.parallel.chunks import ChunkRunner
 from corenet.parallel.exchange import batch_fields, state_fields
@@ -19,9 +20,10 @@ class Steps:
 
     def __init__(
         self, net: Layer, optimizer: Optimizer, shape: tuple[int, ...], chunk: int, batch: int, backend: Backend,
-        seed: int = 0,
+        seed: int = 0, loss: Loss | None = None,
     ):  # fmt: skip
-        self.plan = make_plan(net, shape, chunk, batch, loss=CrossEntropy())
+        self.loss = loss or CrossEntropy()
+        self.plan = make_plan(net, shape, chunk, batch, loss=self.loss)
         fields = {**state_fields(self.plan, optimizer), **batch_fields(self.plan)}
         self.arrays = {name: zeros(size, np.dtype(dtype)) for name, (size, dtype) in fields.items()}
         self.arrays["state"][0] = initial_state(self.plan, seed)
@@ -41,18 +43,20 @@ class Steps:
     def step(self, images: np.ndarray, labels: np.ndarray, epoch: float = 0.0) -> float:
         samples, size = len(images), self.plan.chunk
         order, time = np.arange(samples), self.runner.clock
-        time[clock.SEED], time[clock.STEP], time[clock.COUNT] = self.seed, self.steps, samples
+        time[clock.SEED], time[clock.STEP] = self.seed, self.steps
+        targets = labels.reshape(samples, -1)
+        scale = 1 / self.loss.weights(targets).sum()
         chunks = -(-samples // size)
         for chunk in range(chunks):
             first = chunk * size
             n = min(size, samples - first)
             self.runner.load(n, images, order, first)
-            self.runner.start(n, first, labels)
+            self.runner.start(n, first, targets, scale)
             self.runner.train(self.steps, n)
             self.arrays["rows"][chunk] = self.runner.row
             self.arrays["metrics"][chunk] = self.runner.metrics
             self.arrays["counts"][chunk] = n
-        loss = float(self.arrays["metrics"][:chunks, 0].sum()) / samples
+        loss = self.loss.means(self.arrays["metrics"][:chunks].sum(axis=0))["loss"]
         self.reducer.run(self.steps, epoch, chunks, samples, lambda: None)
         self.steps += 1
         return loss

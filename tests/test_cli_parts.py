@@ -7,10 +7,14 @@ import sys
 import time
 from datetime import datetime
 
+import numpy as np
 import pytest
 
-from corenet.cli import run_folder, started
+import corenet
+from corenet import nn
+from corenet.cli import options, run_folder, started
 from corenet.cli.output import to_json
+from corenet.errors import ConfigError
 
 
 def test_the_workers_start_before_the_data_are_read(monkeypatch, tmp_path):
@@ -112,3 +116,17 @@ def test_time_counts_from_the_start_of_the_process():
 def test_time_without_the_kernels_own_clock(monkeypatch):
     monkeypatch.delattr(time, "CLOCK_BOOTTIME")
     assert started.seconds_since_start() >= 0
+
+
+def test_commands_refuse_models_that_do_not_name_one_class_per_image(tmp_path):
+    x = np.random.default_rng(0).random((8, 3, 3, 1)).astype(np.float32)
+    nets = {
+        r"\(1,\) for loss 'mse'": (nn.Sequential(nn.Flatten(), nn.Linear(9, 1)), "mse", np.zeros(8)),
+        r"\(3, 3, 2\) for loss 'cross_entropy'": (nn.Conv2d(1, 2, 1), "cross_entropy", np.zeros((8, 3, 3), int)),
+    }
+    for message, (net, loss, y) in nets.items():
+        with corenet.Trainer(net, loss=loss, workers=1, kernels="numpy") as trainer:
+            trainer.fit((x, y), callbacks=())
+            trainer.save(tmp_path / "model.safetensors")
+        with pytest.raises(ConfigError, match=f"expected one class per image, got outputs of shape {message}"):
+            options.load_classifier(tmp_path / "model.safetensors")

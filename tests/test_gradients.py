@@ -31,15 +31,15 @@ def perturbed_state(plan, seed=0):
     return state
 
 
-def check_gradients(net, shares, batch, step=5):
+def check_gradients(net, shares, batch, step=5, loss=None):
     images, labels = batch
-    plan = make_plan(net, images.shape[1:], max(shares), len(images), loss=CrossEntropy(), dtype="float64")
+    plan = make_plan(net, images.shape[1:], max(shares), len(images), loss=loss or CrossEntropy(), dtype="float64")
     state = perturbed_state(plan)
 
-    def loss():
-        return gradients(net, images, labels, shares, state=state, step=step)[0]
+    def mean_loss():
+        return gradients(net, images, labels, shares, state=state, step=step, loss=loss)[0]
 
-    middle, analytic = gradients(net, images, labels, shares, state=state, step=step)
+    middle, analytic = gradients(net, images, labels, shares, state=state, step=step, loss=loss)
     assert set(analytic) == {entry.name for entry in plan.layout.parameters}
     largest = max(np.abs(gradient).max() for gradient in analytic.values())
     assert largest > 1e-3
@@ -49,9 +49,9 @@ def check_gradients(net, shares, batch, step=5):
         for place in rng.permutation(entry.size)[:PER_ARRAY]:
             kept = values[place]
             values[place] = kept + H
-            above = loss()
+            above = mean_loss()
             values[place] = kept - H
-            below = loss()
+            below = mean_loss()
             values[place] = kept
             right, left = (above - middle) / H, (middle - below) / H
             if abs(right - left) > 1e-3 * largest:  # a ReLU or a maximum changes sides between the three points

@@ -20,7 +20,6 @@ CASES = all_cases()
 
 # Metrics, hyper-parameters, the batch's sums and matrices that a plan has fixed stay double in training, too.
 DOUBLE = {
-    "cross_entropy.forward_backward": [5],
     "update.sgd": [7],
     "update.adam": [9],
     "tree.sum_in_order": [1, 2],

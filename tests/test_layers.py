@@ -86,7 +86,10 @@ ARGUMENTS = [
     (lambda: Sequential(ReLU(), None), "Sequential, part 1: expected a layer, got None"),
     (lambda: Sequential([ReLU()]), "Sequential, part 0: expected a layer, got [ReLU()]. Write Sequential(*layers)"),
     (lambda: Residual(ReLU(), 3), "Residual, part 1: expected a layer, got 3"),
-    (lambda: get_loss("mse"), "loss: expected one of 'cross_entropy', got 'mse'"),
+    (
+        lambda: get_loss("hinge"),
+        "loss: expected a loss of corenet.nn, or one of 'cross_entropy', 'bce', 'mse', 'l1', 'huber', got 'hinge'",
+    ),
 ]
 
 
@@ -195,13 +198,13 @@ GEOMETRIES = [
         "layer 0.shortcut.shortcut (BatchNorm2d): expected 2 channels (num_features), got 1. Set num_features=1",
     ),
     (
-        [Conv2d(1, 2, 3)],
-        "output of the net: expected one logit per class: an output of shape (classes,), got output of shape "
-        "(7, 6, 2). End the net with Flatten and Linear(…, classes)",
+        [Conv2d(1, 1, 3)],
+        "output of the net: expected an output of shape (…, classes), at least 2 classes, got output of shape "
+        "(7, 6, 1). End the net with Flatten and Linear(…, classes)",
     ),
     (
         [Flatten()],
-        "output of the net: expected a layer between images and loss, got none. Add Linear(…, classes)",
+        "output of the net: expected a layer between images and loss, got none. Add Linear(…, outputs)",
     ),
 ]  # fmt: skip
 

@@ -1,133 +1,306 @@
-"""The loss: finite wherever logits are, right where the answer is known, and divided by the samples of the batch."""
+"""Losses at the end of a net: what they take and refuse, their gradients, and that shares of a batch leave no trace."""
+
+import re
 
 import numpy as np
 import pytest
 from nets import Chunk, gradients, some_batch, within
+from test_gradients import check_gradients
 
-from corenet.engine import Call, make_plan
-from corenet.kernels import clock, cross_entropy
+import corenet
+from corenet.engine import make_plan
+from corenet.errors import ConfigError, DataError, ShapeError
 from corenet.kernels.backend import numba_problem, select
-from corenet.nn import Conv2d, CrossEntropy, ReLU
+from corenet.nn import L1, MSE, BinaryCrossEntropy, Conv2d, CrossEntropy, Flatten, Huber, Linear, ReLU, Sequential
+from corenet.nn.loss import LOSSES, build_loss, describe_loss, get_loss
 
 needs_numba = pytest.mark.skipif(numba_problem() is not None, reason="Numba is not installed")
 KERNELS = [pytest.param("numba", "float32", marks=needs_numba), ("numpy", "float32"), ("numpy", "float64")]
 
-
-def loss_of(logits, labels, kernels="numpy", dtype="float64", count=None):
-    """Losses, gradient and metrics of a chunk."""
-    x = np.asarray(logits, dtype)
-    n = len(x)
-    dx, losses, metrics = np.full_like(x, np.nan), np.full(n, np.nan, dtype), np.full(2, np.nan)
-    time = np.zeros(clock.SIZE, np.int64)
-    time[clock.COUNT] = n if count is None else count
-    call = Call(cross_entropy.forward_backward, x, np.asarray(labels), dx, losses, metrics, time)
-    call.link(select(kernels))
-    call(n)
-    return losses, dx, metrics
+NET = within(Conv2d(3, 4, 2), ReLU())  # (5, 4, 2) → 3 logits
+PIXELS = Sequential(Conv2d(2, 3, 3, padding=1), ReLU(), Conv2d(3, 4, 1))  # (5, 4, 2) → (5, 4, 4)
 
 
-EXTREME = [
-    ([1e4, -1e4, 0], 0, 0.0),
-    ([1e4, -1e4, 0], 1, 2e4),
-    ([-1e4, -1e4, -1e4], 2, np.log(3)),
-    ([1e4, 1e4, 1e4], 2, np.log(3)),
-    ([-1047, -981, 1891], 0, 2938.0),  # of NNlib's issue 68
-    ([-1047, -981, 1891], 2, 0.0),
-    ([0, 0, 80], 0, 80.0),
-    ([-200, 0, -200], 1, 0.0),
-]
+def labels_of(shape, masked=False, seed=3):
+    """Labels of 0 … 2; with `masked` about half of them, and all of the first sample, do not count."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, shape)
+    if masked:
+        labels[rng.random(shape) < 0.5] = -100
+        labels[0] = -100
+        labels[1] = 1
+    return labels
 
 
-@pytest.mark.parametrize("kernels, dtype", KERNELS)
-@pytest.mark.parametrize("logits, label, expected", EXTREME)
-def test_loss_and_gradient_are_finite_and_right_at_extreme_logits(logits, label, expected, kernels, dtype):
-    losses, dx, metrics = loss_of([logits], [label], kernels, dtype)
-    assert losses[0] == pytest.approx(expected, rel=1e-6, abs=1e-30)
-    assert metrics[0] == losses[0]
-    z = np.array(logits, float)
-    softmax = np.exp(z - z.max()) / np.exp(z - z.max()).sum()
-    np.testing.assert_allclose(dx[0], softmax - (np.arange(3) == label), rtol=1e-6, atol=1e-30)
+def values_of(shape, seed=3):
+    return np.random.default_rng(seed).random(shape)
 
 
-@pytest.mark.parametrize("kernels, dtype", KERNELS)
-def test_gradient_of_each_sample_adds_up_to_zero_and_the_best_is_the_first_of_equals(kernels, dtype):
-    x = np.array([[2, 2, 1], [0, 3, 3], [1, 1, 1], [5, -1, 0]])
-    _, dx, metrics = loss_of(x, [0, 2, 0, 1], kernels, dtype)
-    np.testing.assert_allclose(dx.sum(axis=1), 0, atol=1e-7)
-    assert metrics[1] == 2  # rows 0 and 2
+# By name: loss, net, and targets for n samples.
+CASES = {
+    "cross-entropy": (CrossEntropy(), NET, lambda n: labels_of((n,))),
+    "cross-entropy, masked": (CrossEntropy(), NET, lambda n: labels_of((n,), True)),
+    "cross-entropy, all arguments": (CrossEntropy([0.5, 2, 1], 0, 0.2), NET, lambda n: labels_of((n,))),
+    "per pixel": (CrossEntropy(), PIXELS, lambda n: labels_of((n, 5, 4), True)),
+    "per pixel, all arguments": (CrossEntropy([1, 0, 3, 1], 2, 0.1), PIXELS, lambda n: labels_of((n, 5, 4))),
+    "bce": (BinaryCrossEntropy(), NET, lambda n: values_of((n, 3))),
+    "bce per pixel, weights": (BinaryCrossEntropy([1, 2, 3, 4]), PIXELS, lambda n: values_of((n, 5, 4, 4)).round()),
+    "mse": (MSE(), NET, lambda n: values_of((n, 3))),
+    "l1": (L1(), NET, lambda n: values_of((n, 3))),
+    "huber": (Huber(0.3), PIXELS, lambda n: values_of((n, 5, 4, 4))),
+}
 
 
-@pytest.mark.parametrize("kernels, dtype", KERNELS)
-def test_a_logit_that_is_not_a_number_is_noticed(kernels, dtype):
-    for place in range(3):
-        for bad in (np.nan, np.inf):
-            logits = [1.0, 2.0, 3.0]
-            logits[place] = bad
-            with np.errstate(invalid="ignore"):
-                _, _, metrics = loss_of([logits, [0, 0, 0]], [1, 1], kernels, dtype)
-            assert not np.isfinite(metrics[0]), (place, bad)
+def test_every_loss_has_cases():
+    assert {type(loss) for loss, _, _ in CASES.values()} == set(LOSSES.values())
 
 
-@pytest.mark.parametrize("kernels, dtype", KERNELS)
-def test_gradient_divides_by_the_batch_and_losses_do_not(kernels, dtype):
-    rng = np.random.default_rng(0)
-    x, labels = rng.standard_normal((5, 4)), rng.integers(0, 4, 5)
-    losses, dx, metrics = loss_of(x, labels, kernels, dtype, count=5)
-    many_losses, many, many_metrics = loss_of(x, labels, kernels, dtype, count=40)
-    np.testing.assert_allclose(many, dx / 8, rtol=1e-6)
-    assert (losses == many_losses).all() and (metrics == many_metrics).all()
-
-
-# Shares: what each worker computes adds up to what one would.
-
-NET = within(Conv2d(3, 4, 2), ReLU())
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("shares", [[4], [3, 1]])
+def test_gradient_is_that_of_the_loss(case, shares):
+    loss, net, targets = CASES[case]
+    check_gradients(net, shares, (some_batch(4)[0], targets(4)), loss=loss)
 
 
 @pytest.mark.parametrize("kernels, dtype", KERNELS)
 @pytest.mark.parametrize("shares", [(3, 1), (7, 6), (5, 0), (1, 1, 4)])
-def test_unequal_shares_give_the_gradient_of_one_batch(shares, kernels, dtype):
-    images, labels = some_batch(sum(shares))
-    images = images.astype(dtype)
-    settings = {"dtype": dtype, "backend": select(kernels)}
-    loss, whole = gradients(NET, images, labels, [sum(shares)], **settings)
-    loss_of_parts, parts = gradients(NET, images, labels, shares, **settings)
+@pytest.mark.parametrize("case", CASES)
+def test_unequal_shares_give_the_gradient_of_one_batch(case, shares, kernels, dtype):
+    loss, net, targets = CASES[case]
+    n = sum(shares)
+    images, y = some_batch(n)[0].astype(dtype), targets(n)
+    settings = {"dtype": dtype, "backend": select(kernels), "loss": loss}
+    mean, whole = gradients(net, images, y, [n], **settings)
+    mean_of_parts, parts = gradients(net, images, y, shares, **settings)
     eps = float(np.finfo(dtype).eps)
-    assert loss_of_parts == pytest.approx(loss, rel=20 * eps)
+    assert mean_of_parts == pytest.approx(mean, rel=20 * eps)
     for name, value in whole.items():
-        np.testing.assert_allclose(parts[name], value, atol=20 * eps * np.abs(value).max(), rtol=0, err_msg=name)
+        np.testing.assert_allclose(parts[name], value, atol=40 * eps * np.abs(value).max(), rtol=0, err_msg=name)
 
 
-def test_the_mean_of_the_shares_means_would_be_seen():
-    """The mistake itself (each share divides by its own size, then by the number of workers) is far from equal."""
-    images, labels = some_batch(4)
-    _, right = gradients(NET, images, labels, [3, 1])
-    parts = [gradients(NET, images[part], labels[part], [n])[1] for part, n in ((slice(3), 3), (slice(3, 4), 1))]
+@pytest.mark.parametrize("case", ["cross-entropy", "cross-entropy, masked", "mse"])
+def test_the_mean_of_the_shares_means_would_be_seen(case):
+    """The mistake itself (each share divides by its own count, then by the number of workers) is far from equal."""
+    loss, net, targets = CASES[case]
+    images, y, masked = some_batch(4)[0], targets(4), case == "cross-entropy, masked"
+    y = np.array([-100, 1, 2, 0]) if masked else y
+    _, right = gradients(net, images, y, [3, 1], loss=loss)
+    cuts = (slice(2), slice(2, 4)) if masked else (slice(3), slice(3, 4))
+    parts = [gradients(net, images[cut], y[cut], [len(y[cut])], loss=loss)[1] for cut in cuts]
     for name, value in right.items():
         wrong = (parts[0][name] + parts[1][name]) / 2
         assert np.abs(wrong - value).max() > 1e-2 * np.abs(value).max(), name
 
 
-def test_scores_and_predictions_are_those_of_training():
-    """What evaluate says of logits is what training says of them."""
-    rng = np.random.default_rng(0)
-    logits, labels = (50 * rng.standard_normal((40, 7))).astype(np.float32), rng.integers(0, 7, 40)
-    logits[0] = [-1047, -981, 1891, 0, 0, 0, 0]
-    loss = CrossEntropy()
-    _, _, metrics = loss_of(logits, labels)
-    scores = loss.scores(logits, labels)
-    assert scores == {"loss": pytest.approx(metrics[0] / 40, rel=1e-12), "accuracy": metrics[1] / 40}
-    probabilities = loss.predictions(logits)
-    assert np.isfinite(probabilities).all() and (probabilities.argmax(axis=1) == logits.argmax(axis=1)).all()
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-6)
-    assert probabilities[0].tolist() == [0, 0, 1, 0, 0, 0, 0]
+@pytest.mark.parametrize("case", CASES)
+def test_scores_are_those_of_training(case):
+    """What evaluate says of a net's outputs is what training says of them."""
+    loss, net, targets = CASES[case]
+    images, y = some_batch(300)[0], targets(300)
+    training = Chunk(make_plan(net, (5, 4, 2), 300, loss=loss, dtype="float64"))
+    prediction = Chunk(make_plan(net, (5, 4, 2), 300, dtype="float64"), state=training.state)
+    checked = loss.targets(y if y.dtype == np.int64 else y.astype(np.float32), prediction.output.shape[1:], "some")
+    training.run(images, checked)
+    prediction.run(images, np.zeros(300))
+    scores, means = loss.scores(prediction.output, checked), loss.means(training.program.metrics)
+    assert scores.keys() == means.keys() == ({"loss", "accuracy"} if loss.accuracy else {"loss"})
+    assert scores == pytest.approx(means, rel=1e-12)
+    assert training.program.metrics[2] == pytest.approx(loss.weights(checked).sum(), rel=1e-12)
+    probabilities = loss.predictions(prediction.output)
+    assert probabilities.shape == prediction.output.shape
+    if case.startswith(("cross", "per")):
+        np.testing.assert_allclose(probabilities.sum(axis=-1), 1, rtol=1e-12)
+    if loss.accuracy:
+        assert (probabilities.argmax(axis=-1) == prediction.output.argmax(axis=-1)).all()
 
 
-def test_the_loss_of_a_plan_is_that_of_its_output():
-    net, (images, labels) = NET, some_batch(6)
-    training = Chunk(make_plan(net, images.shape[1:], 6, loss=CrossEntropy(), dtype="float64"))
-    prediction = Chunk(make_plan(net, images.shape[1:], 6, dtype="float64"), state=training.state)
-    total = training.run(images, labels)
-    prediction.run(images, labels)
-    scores = CrossEntropy().scores(prediction.output, labels)
-    assert total / 6 == pytest.approx(scores["loss"], rel=1e-12)
-    assert training.program.metrics[1] / 6 == scores["accuracy"]
+def test_predictions_far_from_zero_are_finite():
+    logits = np.array([[-1047, -981, 1891], [1e4, -1e4, 0]], np.float32)
+    assert CrossEntropy().predictions(logits).tolist() == [[0, 0, 1], [1, 0, 0]]
+    assert BinaryCrossEntropy().predictions(logits).tolist() == [[0, 0, 1], [1, 0, 0.5]]
+
+
+def test_scores_of_nothing_are_not_a_number():
+    scores = CrossEntropy().scores(np.zeros((2, 3)), np.full((2, 1), -100))
+    assert np.isnan(scores["loss"]) and np.isnan(scores["accuracy"])
+
+
+# In plain data.
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_described_and_built_again(case):
+    loss = CASES[case][0]
+    again = build_loss(describe_loss(loss))
+    assert type(again) is type(loss) and again.arguments() == loss.arguments() and repr(again) == repr(loss)
+
+
+def test_by_name():
+    for name, kind in LOSSES.items():
+        assert type(get_loss(name)) is kind
+    own = Huber(2)
+    assert get_loss(own) is own
+
+
+class Own(MSE):
+    pass
+
+
+BAD = {
+    "unknown": (lambda: get_loss("msee"), "loss: expected a loss of corenet.nn, or one of .*'mse'.*Did you mean 'mse'"),
+    "a class": (lambda: get_loss(MSE), "loss: expected a loss of corenet.nn"),
+    "a class of the user's": (lambda: get_loss(Own()), "loss: expected a loss of corenet.nn"),
+    "negative weight": (lambda: CrossEntropy([1, -1]), r"CrossEntropy\(weight=…\): expected .* at least 0"),
+    "no weights": (lambda: CrossEntropy([]), r"CrossEntropy\(weight=…\)"),
+    "weight of text": (lambda: CrossEntropy("ab"), r"CrossEntropy\(weight=…\)"),
+    "infinite weight": (lambda: BinaryCrossEntropy(np.inf), r"BinaryCrossEntropy\(pos_weight=…\)"),
+    "smoothing": (lambda: CrossEntropy(label_smoothing=1.5), "label_smoothing.*from 0 to 1, got 1.5"),
+    "label": (lambda: CrossEntropy(ignore_index=0.5), "ignore_index.*an integer"),
+    "delta": (lambda: Huber(0), "delta.*above 0, got 0"),
+    "description": (lambda: build_loss({"type": "hinge"}), "loss description: expected .*cross_entropy.*hinge"),
+    "argument": (lambda: build_loss({"type": "mse", "delta": 1}), "loss description: got .*takes no arguments"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_losses_are_refused(case):
+    call, message = BAD[case]
+    with pytest.raises(ConfigError, match=message):
+        call()
+
+
+def net_to(*shape):
+    """From (5, 4, 2) to an output of that shape."""
+    layers = [Flatten(), Linear(40, int(np.prod(shape)))]
+    return Sequential(*layers, corenet.nn.Reshape(*shape)) if len(shape) > 1 else Sequential(*layers)
+
+
+NOT_FITTING = {
+    "one logit": (CrossEntropy(), net_to(1), r"output of the net: expected .*at least 2 classes, got .*\(1,\).*bce"),
+    "weights": (CrossEntropy([1, 2]), net_to(3), r"output of the net: expected 2 classes.*\(3,\)"),
+    "pos_weight": (BinaryCrossEntropy([1, 2]), net_to(3), r"output of the net: expected 2 channels.*\(3,\)"),
+    "nothing before it": (MSE(), Sequential(), "output of the net: expected a layer between"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_FITTING)
+def test_losses_that_do_not_fit_the_output(case):
+    loss, net, message = NOT_FITTING[case]
+    with pytest.raises(ShapeError, match=message):
+        make_plan(net, (5, 4, 2), 1, loss=loss)
+
+
+def ints(*shape):
+    return np.zeros(shape, np.int64)
+
+
+def floats(*shape):
+    return np.zeros(shape, np.float32)
+
+
+WRONG_TARGETS = {
+    "floats for classes": (
+        CrossEntropy(),
+        (3,),
+        floats(4),
+        "labels of 'd': expected integers.*float32.*astype",
+    ),
+    "one-hot": (CrossEntropy(), (3,), ints(4, 3), r"expected shape \(n,\), for .*\(3,\), got shape \(4, 3\).*argmax"),
+    "images of logits": (CrossEntropy(), (5, 4, 3), ints(4), r"expected shape \(n, 5, 4\).*got shape \(4,\).*Flatten"),
+    "one per pixel": (CrossEntropy(), (3,), ints(4, 5, 4), r"expected shape \(n,\).*got shape \(4, 5, 4\)"),
+    "too large": (CrossEntropy(), (3,), ints(4) + 3, r"label out of range in 'd'.*0 to 2.*got 3 at index 0"),
+    "negative": (CrossEntropy(), (3,), ints(4) - 1, r"0 to 2, for 3 classes, or -100 \(ignored\), got -1 at index 0"),
+    "not the ignored one": (CrossEntropy(None, 255), (3,), ints(4) - 100, r"or 255 \(ignored\), got -100"),
+    "a pixel": (CrossEntropy(), (2, 1, 3), ints(4, 2, 1) + 9, r"got 9 at index \(0, 0, 0\)"),
+    "values": (MSE(), (3,), floats(4, 2), r"targets of 'd': expected shape \(n, 3\), for .*got shape \(4, 2\)"),
+    "one value for three": (MSE(), (3,), floats(4), r"expected shape \(n, 3\).*got shape \(4,\)"),
+    "not from 0 to 1": (BinaryCrossEntropy(), (1,), ints(4) + 2, "expected values from 0 to 1, got values from 2 to 2"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_TARGETS)
+def test_targets_that_do_not_fit_the_loss(case):
+    loss, output, targets, message = WRONG_TARGETS[case]
+    with pytest.raises(DataError, match=message):
+        loss.targets(targets, output, "d")
+
+
+def test_one_output_takes_a_vector_of_values():
+    assert MSE().targets(np.arange(3), (1,), "d").tolist() == [[0], [1], [2]]
+    assert BinaryCrossEntropy().targets(np.array([True, False]).astype(int), (1,), "d").dtype == np.float32
+
+
+# Whole runs.
+
+
+def blobs(n=40, seed=0):
+    """Pictures (6, 6, 1) in which bright pixels are the ones to find, some of them unlabelled."""
+    rng = np.random.default_rng(seed)
+    x = rng.random((n, 6, 6, 1)).astype(np.float32)
+    labels = (x[..., 0] > 0.5).astype(np.int64)
+    labels[rng.random(labels.shape) < 0.3] = -100
+    return x, labels
+
+
+def per_pixel():
+    return Sequential(Conv2d(1, 4, 3, padding=1), ReLU(), Conv2d(4, 2, 1))
+
+
+def test_labels_for_each_pixel_are_learned_with_the_same_bits_by_any_workers(trainer, tmp_path):
+    x, labels = blobs()
+    hashes = set()
+    for workers in (1, 2, 3):
+        one = trainer(per_pixel(), optimizer=corenet.optim.Adam(0.02), loss=CrossEntropy([1, 2]), workers=workers)
+        history = one.fit((x, labels), epochs=15, batch_size=7, validation=(x, labels), callbacks=())
+        hashes.add(one.params_sha256())
+    assert len(hashes) == 1
+    assert history["accuracy"][-1] > 0.9 and history["val_accuracy"][-1] > 0.9 and history["loss"][-1] < 0.4
+    probabilities = one.predict(x)
+    assert probabilities.shape == (40, 6, 6, 2)
+    counts = labels != -100
+    assert (probabilities.argmax(-1) == labels)[counts].mean() == one.evaluate((x, labels))["accuracy"]
+    one.save(tmp_path / "m.safetensors")
+    again = corenet.load(tmp_path / "m.safetensors", workers=1)
+    assert repr(again.loss) == repr(one.loss)
+    assert again.evaluate((x, labels)) == one.evaluate((x, labels))
+
+
+@pytest.mark.parametrize("loss", ["mse", "l1", "huber"])
+def test_values_are_learned(loss, trainer):
+    x = np.random.default_rng(0).random((60, 4, 4, 1)).astype(np.float32)
+    y = x.mean(axis=(1, 2))[:, 0] * 3 - 1  # a vector of floats for an output of one
+    one = trainer(Sequential(Flatten(), Linear(16, 1)), optimizer=corenet.optim.Adam(0.05), loss=loss)
+    history = one.fit((x, y), epochs=25, batch_size=20, validation=(x, y), callbacks=())
+    assert history["val_loss"][-1] < 0.2 * history["val_loss"][0]
+    assert "accuracy" not in history.epochs[-1] and "val_accuracy" not in history.epochs[-1]
+    assert one.predict(x).shape == (60, 1) and one.evaluate((x, y)) == {"loss": history["val_loss"][-1]}
+
+
+def test_yes_and_no_are_learned(trainer):
+    x = np.random.default_rng(0).random((60, 4, 4, 1)).astype(np.float32)
+    y = x[:, 0, 0, 0] > 0.5
+    one = trainer(Sequential(Flatten(), Linear(16, 1)), optimizer=corenet.optim.Adam(0.1), loss="bce")
+    history = one.fit((x, y), epochs=25, batch_size=20, callbacks=())
+    assert history["accuracy"][-1] > 0.9
+    assert ((one.predict(x)[:, 0] > 0.5) == y).mean() == one.evaluate((x, y))["accuracy"]
+
+
+def test_other_targets_for_the_same_images_are_shared_anew(trainer):
+    x = np.random.default_rng(0).random((20, 2, 2, 1)).astype(np.float32)
+    one = trainer(Sequential(Flatten(), Linear(4, 1)), optimizer=corenet.optim.SGD(0.1), loss="mse")
+    low = one.fit((x, np.zeros(20)), epochs=30, callbacks=())["loss"][-1]
+    high = one.fit((x, np.full(20, 9.0)), epochs=1, callbacks=())["loss"][0]
+    assert low < 0.1 < 9 < high
+
+
+def test_augmentation_of_images_with_targets_per_pixel_is_refused():
+    data = corenet.datasets.from_arrays(*blobs())
+    with pytest.raises(ConfigError, match=re.escape("targets of shape (40, 6, 6), which would stay where they are")):
+        data.with_augmentation(flip=True)
+
+
+def test_progress_lines_without_accuracy(trainer, capsys):
+    one = trainer(Sequential(Flatten(), Linear(4, 1)), loss="mse")
+    one.fit((np.ones((8, 2, 2, 1)), np.zeros(8)), validation=(np.ones((8, 2, 2, 1)), np.zeros(8)))
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert re.fullmatch(r"epoch 1/1  loss \S+  validation loss \S+  \S+ images/s", line)

@@ -20,7 +20,7 @@ from torch_nets import (  # noqa: E402
 
 from corenet import models, nn, optim  # noqa: E402
 from corenet.engine import Call, initial_state, make_plan  # noqa: E402
-from corenet.kernels import clock, cross_entropy, dropout, dropout2d  # noqa: E402
+from corenet.kernels import dropout, dropout2d  # noqa: E402
 from corenet.kernels.backend import numba_problem, select  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")  # PyTorch's, about its speed
@@ -181,24 +181,6 @@ def test_net_forward_and_backward(label):
     for entry, parameter in zip(plan.layout.parameters, theirs.parameters(), strict=True):
         exact = weight_from_torch(parameter.grad)
         np.testing.assert_allclose(found[entry.name], exact, rtol=1e-9, atol=1e-12, err_msg=entry.name)
-
-
-@pytest.mark.parametrize("kernels, dtype", KERNELS)
-def test_cross_entropy(kernels, dtype):
-    rng = np.random.default_rng(0)
-    x, labels = (5 * rng.standard_normal((6, 10))).astype(dtype), rng.integers(0, 10, 6)
-    dx, losses, metrics, time = np.empty_like(x), np.empty(6, dtype), np.empty(2), np.zeros(clock.SIZE, np.int64)
-    time[clock.COUNT] = 6
-    call = Call(cross_entropy.forward_backward, x, labels, dx, losses, metrics, time)
-    call.link(select(kernels))
-    call(6)
-    theirs = torch.from_numpy(x.astype(np.float64)).requires_grad_()
-    their_losses = torch.nn.functional.cross_entropy(theirs, torch.from_numpy(labels), reduction="none")
-    their_losses.mean().backward()
-    np.testing.assert_allclose(losses, their_losses.detach(), rtol=20 * EPS[dtype], atol=20 * EPS[dtype])
-    np.testing.assert_allclose(dx, theirs.grad, rtol=20 * EPS[dtype], atol=4 * EPS[dtype])
-    assert metrics[0] == pytest.approx(their_losses.sum().item(), rel=20 * EPS[dtype])
-    assert metrics[1] == (x.argmax(axis=1) == labels).sum()
 
 
 # Batch normalisation's running statistics.

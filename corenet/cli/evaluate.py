@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ..train import load
-from ..train.model_file import load_model
 from . import options
 from .output import print_json
 from .source import Source, check_images, source_of
@@ -21,8 +19,7 @@ def evaluate(
     path = options.model_path(model)
     count = options.count_or_auto("--workers", workers)
     settings = {"workers": count, "threads": threads, "share_cores": share_cores}
-    trainer = load(path, kernels=options.kernels(kernels), **settings)
-    about = load_model(path)[0]
+    trainer, about = options.load_classifier(path, kernels=options.kernels(kernels), **settings)
     source = source_of(path, about.data) if dataset is None else Source(dataset)
     with trainer:
         test_set = source.read()[1]

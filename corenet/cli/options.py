@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from ..engine import make_plan
 from ..errors import ConfigError, FileError
 from ..kernels import backend
+from ..nn import CrossEntropy
+from ..train import Trainer, load
+from ..train.model_file import ModelInfo, load_model
 
 MODEL_FILE = "model.safetensors"
 
@@ -51,3 +55,13 @@ def model_path(given: Path) -> Path:
     if given.is_dir():
         raise FileError(f"no {MODEL_FILE} in {given}", fix="Give a folder that corenet train wrote, or a model file")
     raise FileError(str(given), expected="a run folder or a model file", got="no such file or folder")
+
+
+def load_classifier(path: Path, **settings: Any) -> tuple[Trainer, ModelInfo]:
+    """The Trainer of a model file whose net gives one class per image, which is what commands can show."""
+    trainer, info = load(path, **settings), load_model(path)[0]
+    output = make_plan(trainer.net, info.input_shape, 1).output_shape
+    if not isinstance(trainer.loss, CrossEntropy) or len(output) != 1:
+        got, fix = f"outputs of shape {output} for loss {trainer.loss.name!r}", "Use corenet.load(path) in Python"
+        raise ConfigError(f"the model {path}", expected="one class per image", got=got, fix=fix)
+    return trainer, info

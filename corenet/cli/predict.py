@@ -11,8 +11,7 @@ from ..datasets import from_arrays
 from ..datasets.idx import read_idx
 from ..datasets.images import read_image
 from ..errors import ConfigError, ShapeError
-from ..train import Trainer, load
-from ..train.model_file import load_model
+from ..train import Trainer
 from . import options
 from .output import print_json
 from .source import sizes
@@ -22,8 +21,8 @@ def predict(model: Path, images: list[Path], *, top: int, index: int, kernels: s
     """Print the most probable classes of each image."""
     options.count("--top", top)
     path = options.model_path(model)
-    trainer = load(path, workers=1, kernels=options.kernels(kernels))
-    h, w, c = load_model(path)[0].input_shape
+    trainer, about = options.load_classifier(path, workers=1, kernels=options.kernels(kernels))
+    h, w, c = about.input_shape
     pixels = [_read(image, (h, w, c), index) for image in images]
     with trainer:
         probabilities = _probabilities(trainer, pixels)

@@ -13,7 +13,6 @@ from .builtin import digits as digits
 from .builtin import fashion_mnist as fashion_mnist
 from .builtin import load as load
 from .dataset import Dataset as Dataset
-from .dataset import check_labels as check_labels
 from .idx import from_idx as from_idx
 
-__all__ = ["Dataset", "as_dataset", "check_labels", "digits", "fashion_mnist", "from_arrays", "from_idx", "load"]
+__all__ = ["Dataset", "as_dataset", "digits", "fashion_mnist", "from_arrays", "from_idx", "load"]

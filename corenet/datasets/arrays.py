@@ -27,21 +27,22 @@ def from_arrays(
     mean: float | Sequence[float] | None = None,
     std: float | Sequence[float] | None = None,
 ) -> Dataset:
-    """Check images (n, h, w[, c]) and labels (n,) of any integer dtype and make a Dataset; DataError if unusable.
+    """Check images (n, h, w[, c]) and targets (n, …) and make a Dataset; DataError if unusable.
 
-    uint8 and float32 are taken as they are and not copied. Other floats become float32, other integers must lie in
-    0..255 and become uint8, bool becomes uint8 0 and 255: the values 0 and 1 to the net.
+    Integer targets are class numbers and become int64, others are values and become float32. Of images, uint8 and
+    float32 are taken as they are and not copied. Other floats become float32, other integers must lie in 0..255 and
+    become uint8, bool becomes uint8 0 and 255: the values 0 and 1 to the net.
     """
     images = _images(x, name)
-    labels = None if y is None else _labels(y, name)
+    targets = None if y is None else _targets(y, name)
     if isinstance(classes, str):
         raise DataError(f"classes of {name!r}", expected="a sequence of names", got=f"the string {classes!r}")
     if classes is not None:
         names = tuple(str(c) for c in classes)
     else:
-        names = _numbers(labels, name) if labels is not None else ()
+        names = _numbers(targets, name) if targets is not None and targets.dtype == np.int64 else ()
     mean, std = _per_channel(mean, 0.0, "mean", name), _per_channel(std, 1.0, "std", name)
-    return Dataset(images, labels, names, name, mean, std)
+    return Dataset(images, targets, names, name, mean, std)
 
 
 def as_dataset(obj: object) -> Dataset:
@@ -82,28 +83,33 @@ def _images(x: ArrayLike, name: str) -> NDArray[Any]:
             raise DataError(what, expected="integers from 0 to 255", got=f"integers from {low} to {high}", fix=fix)
         array = array.astype(np.uint8, copy=False)
     else:
-        with np.errstate(over="ignore", invalid="ignore"):  # an overflow becomes inf, and is reported as such below
-            array = array.astype(np.float32, copy=False)
-            low, high = array.min(), array.max()  # a NaN anywhere comes out of both
-        if not (np.isfinite(low) and np.isfinite(high)):
-            at = tuple(int(i) for i in np.unravel_index(np.argmin(np.isfinite(array)), array.shape))
-            fix = "Repair or leave out such images: one of them makes every weight NaN."
-            raise DataError(what, expected="finite float32 values", got=f"{array[at]} at index {at}", fix=fix)
+        return _finite(array, what, "Repair or leave out such images: one of them makes every weight NaN.")
     return np.ascontiguousarray(array)
 
 
-def _labels(y: ArrayLike, name: str) -> NDArray[np.int64]:
+def _targets(y: ArrayLike, name: str) -> NDArray[Any]:
     what = f"labels of {name!r}"
     array = _array(y, what)
-    if array.ndim != 1:
-        fix = "For one-hot rows use y.argmax(axis=1), for one column y.ravel()." if array.ndim == 2 else None
-        raise DataError(what, expected="shape (n,), a class number for each image", got=f"shape {array.shape}", fix=fix)
-    if array.dtype.kind not in "biu" and array.size:
-        fix = "If they are class numbers, use y.astype(int); names need to be numbered first."
-        raise DataError(what, expected="integers", got=f"dtype {array.dtype}", fix=fix)
+    if array.ndim < 1:
+        raise DataError(what, expected="shape (n, …), something for each image", got=f"shape {array.shape}")
+    if array.dtype.kind == "f":
+        return _finite(array, what, "Leave such samples out.")
+    if array.dtype.kind not in "biu":
+        fix = "Names need to be numbered first: np.unique(y, return_inverse=True)[1]."
+        raise DataError(what, expected="integers or floats", got=f"dtype {array.dtype}", fix=fix)
     if array.size and int(array.max()) > np.iinfo(np.int64).max:  # int: older NumPy compares as float64
         raise DataError(what, expected="labels that fit int64", got=array.max())
     return np.ascontiguousarray(array, np.int64)
+
+
+def _finite(array: NDArray[Any], what: str, fix: str) -> NDArray[np.float32]:
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow becomes inf, and is reported as such below
+        array = np.ascontiguousarray(array, np.float32)
+        low, high = array.min(initial=0), array.max(initial=0)  # a NaN anywhere comes out of both
+    if not (np.isfinite(low) and np.isfinite(high)):
+        at = tuple(int(i) for i in np.unravel_index(np.argmin(np.isfinite(array)), array.shape))
+        raise DataError(what, expected="finite float32 values", got=f"{array[at]} at index {at}", fix=fix)
+    return array
 
 
 def _numbers(y: NDArray[np.int64], name: str) -> tuple[str, ...]:

@@ -26,10 +26,14 @@ _BLOCK = 1 << 20  # values looked at together in `normalisation`: bounds its tem
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Images `x` (n, h, w, c) uint8 or float32, labels `y` (n,) int64 or None; DataError where they do not fit."""
+    """Images `x` (n, h, w, c) uint8 or float32, and targets `y` or None; DataError where they do not fit.
+
+    Targets are class numbers, int64, or values, float32: one for each image (n,), or an array for each (n, …), such as
+    a label for every pixel. Negative labels are no classes: what the loss makes of them is its own affair.
+    """
 
     x: NDArray[Any]  # (n, h, w, c), C-contiguous, uint8 or float32
-    y: NDArray[np.int64] | None  # (n,), or None: images to predict
+    y: NDArray[Any] | None  # (n, …) int64 or float32, or None: images to predict
     classes: tuple[str, ...]  # name of class 0, 1, ...
     name: str
     mean: tuple[float, ...] = (0.0,)  # one for all channels, or one each
@@ -57,24 +61,23 @@ class Dataset:
         self._check_augmentation()
 
     def _check_y(self, y: NDArray[Any]) -> None:
-        if not isinstance(y, np.ndarray) or y.dtype != np.int64 or y.ndim != 1:
+        if not isinstance(y, np.ndarray) or y.dtype not in (np.int64, np.float32) or y.ndim < 1:
             got = f"{y.dtype} of shape {y.shape}" if isinstance(y, np.ndarray) else type(y).__name__
-            raise DataError(f"labels of {self.name!r}", expected="(n,) int64", got=got, fix=_USE)
+            raise DataError(f"labels of {self.name!r}", expected="(n, …) int64 or float32", got=got, fix=_USE)
         if len(y) != len(self.x):
             raise DataError(
                 f"images and labels of {self.name!r} differ in number",
                 expected=f"{len(self.x):,} labels, one for each image",
                 got=f"{len(y):,}",
             )
-        if y.min() < 0:
-            i = int(np.argmax(y < 0))
+        if y.dtype == np.int64 and y.max(initial=-1) >= len(self.classes):
+            at = tuple(int(i) for i in np.unravel_index(np.argmax(y >= len(self.classes)), y.shape))
             raise DataError(
-                f"negative label in {self.name!r}",
-                expected="labels that count classes from 0",
-                got=f"{y[i]} at index {i}",
-                fix="Leave such samples out, or number the classes from 0.",
+                f"label out of range in {self.name!r}",
+                expected=f"labels from 0 to {len(self.classes) - 1}, for {len(self.classes)} classes",
+                got=f"{y[at]} at index {at[0] if len(at) == 1 else at}",
+                fix="Labels count from 0; the list of classes needs a name for each.",
             )
-        check_labels(self, len(self.classes))
 
     def _check_normalisation(self) -> None:
         channels = self.x.shape[3]
@@ -100,13 +103,19 @@ class Dataset:
             )
         if not isinstance(self.flip, (bool, np.bool_)):
             raise ConfigError(f"flip of {self.name!r}", expected="True or False", got=repr(self.flip))
+        if (shift or self.flip) and self.y is not None and self.y.ndim > 2:
+            got = f"targets of shape {self.y.shape}, which would stay where they are"
+            raise ConfigError(f"augmentation of {self.name!r}", expected="one target, or a vector, per image", got=got)
 
     def __len__(self) -> int:
         return len(self.x)
 
     def __repr__(self) -> str:
         h, w, c = self.sample_shape
-        labels = f"{self.n_classes} classes" if self.y is not None else "no labels"
+        labels = "no labels"
+        if self.y is not None:
+            shape = "×".join(map(str, self.y.shape[1:])) or "1"
+            labels = f"{self.n_classes} classes" if self.y.dtype == np.int64 else f"{shape} values each"
         return f"<Dataset {self.name!r}: {len(self):,} images {h}×{w}×{c} {self.x.dtype}, {labels}>"
 
     @property
@@ -144,20 +153,6 @@ class Dataset:
     def with_augmentation(self, *, shift: int = 0, flip: bool = False) -> "Dataset":
         """The same samples (shared, not copied) with this augmentation in training; ConfigError out of range."""
         return replace(self, shift=shift, flip=flip)
-
-
-def check_labels(dataset: Dataset, n_classes: int) -> None:
-    """Raise DataError unless every label is less than `n_classes`, the outputs of the net."""
-    if dataset.y is None:
-        raise DataError(f"{dataset.name!r} has no labels", expected="a label for each image", got="images only")
-    if dataset.y.max() >= n_classes:
-        i = int(np.argmax(dataset.y >= n_classes))
-        raise DataError(
-            f"label out of range in {dataset.name!r}",
-            expected=f"labels from 0 to {n_classes - 1}, for {n_classes} classes",
-            got=f"{dataset.y[i]} at index {i}",
-            fix="Labels count from 0; the net's last layer and the list of classes need one entry for each.",
-        )
 
 
 def normalisation(x: NDArray[Any]) -> tuple[tuple[float], tuple[float]]:

@@ -2,7 +2,7 @@
 
     space      who has it                        what is in it
     arena      one worker, reused within a chunk  activations, their gradients, scratch
-    io         one worker                        images, labels, sample numbers, clock, metrics of the chunk
+    io         one worker                        images, targets, sample numbers, clock, scale, metrics of the chunk
     row        one worker, then its shared row   the chunk's gradients and measured statistics
     common     one worker, for all its chunks    what all workers have made from all rows, see `Meet`
     panels     all workers (batch-wide)          rows of x and dy for dense layers

@@ -105,9 +105,10 @@ class Plan:
     initializers: dict[str, Callable]
     statistics: dict[str, float]
     images: Buffer
-    labels: Buffer
+    targets: Buffer
     samples: Buffer
     clock: Buffer
+    scale: Buffer
     metrics: Buffer
     output: Buffer
     bytes: dict[str, int]

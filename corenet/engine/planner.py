@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from ..kernels import clock, linear
+from ..kernels import clock, linear, losses
 from ..kernels.operation import Operation
 from .buffer import Buffer, aligned, place_by_lifetime
 from .layout import Layout
@@ -40,8 +40,9 @@ class Planner:
         self.statistics: dict[str, float] = {}
         self.samples = Buffer((chunk,), "int64", "io")
         self.clock = Buffer((clock.SIZE,), "int64", "io")
-        self.metrics = Buffer((2,), "float64", "io")
-        self.labels = Buffer((chunk,), "int64", "io")
+        self.metrics = Buffer((losses.METRICS,), "float64", "io")
+        self.scale = Buffer((1,), "float64", "io")  # what the gradient of the loss is multiplied with
+        self.targets = Buffer((chunk, 0), "int64", "io")
 
     # What layers ask for.
 
@@ -68,7 +69,15 @@ class Planner:
 
     def buffer(self, shape: tuple[int, ...], dtype: str = "float") -> Buffer:
         """Memory that lives from the first to the last step that names it."""
-        return Buffer(shape, self.dtype.str if dtype == "float" else dtype, "arena")
+        return Buffer(shape, self._dtype(dtype), "arena")
+
+    def target(self, elements: int, dtype: str = "float") -> Buffer:
+        """Where the loss finds the chunk's labels or values (chunk, elements)."""
+        self.targets = Buffer((self.chunk, elements), self._dtype(dtype), "io")
+        return self.targets
+
+    def _dtype(self, dtype: str) -> str:
+        return self.dtype.str if dtype == "float" else dtype
 
     def reshape(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """The same activation with samples of another shape."""
@@ -167,7 +176,7 @@ class Planner:
         for entry in layout.entries:
             for buffer in self.state_buffers[entry.name]:
                 buffer.offset = entry.offset * self.dtype.itemsize
-        io = self._stack([x.data, self.labels, self.samples, self.clock, self.metrics])
+        io = self._stack([x.data, self.targets, self.samples, self.clock, self.scale, self.metrics])
         panels = self._stack([panel for product in self.products for panel in (product.x, product.dy)])
         forward, backward = tuple(self._forward), tuple(reversed(self._backward))
         lifetimes: dict[Buffer, tuple[int, int]] = {}
@@ -202,9 +211,10 @@ class Planner:
             initializers=self.initializers,
             statistics=self.statistics,
             images=x.data,
-            labels=self.labels,
+            targets=self.targets,
             samples=self.samples,
             clock=self.clock,
+            scale=self.scale,
             metrics=self.metrics,
             output=y.data,
             bytes=sizes,
@@ -238,5 +248,5 @@ def make_plan(
     y = net.plan(builder, x)
     builder._layers.pop()
     if loss is not None:
-        loss.plan(builder, y, builder.labels, builder.metrics)
+        loss.plan(builder, y)
     return builder.finish(x, y)

@@ -49,10 +49,9 @@ class Program:
                 self.parts[-1].append(next(calls))
             else:
                 self.parts.append([])
-        self.images, self.labels, self.samples, self.clock, self.metrics, self.output = (
-            buffer.array(spaces)
-            for buffer in (plan.images, plan.labels, plan.samples, plan.clock, plan.metrics, plan.output)
-        )
+        self.images, self.targets, self.samples = (b.array(spaces) for b in (plan.images, plan.targets, plan.samples))
+        self.clock, self.scale, self.metrics = (b.array(spaces) for b in (plan.clock, plan.scale, plan.metrics))
+        self.output = plan.output.array(spaces)
 
     def calls(self) -> Iterable[Call]:
         """All calls, to be linked before the first run."""

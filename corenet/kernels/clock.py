@@ -7,5 +7,4 @@ SEED = 0  # the run's seed
 EPOCH = 1
 STEP = 2  # steps since the beginning of the run
 FIRST = 3  # place of the chunk's first sample in its batch
-COUNT = 4  # samples that the batch's loss is divided by
 SIZE = 8

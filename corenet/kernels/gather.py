@@ -65,12 +65,13 @@ def images_nest(n, source, order, first, x, samples, scale, offset, clock, shift
 
 
 @operation
-def labels(n, source, samples, y):
-    """y[i] = source[samples[i]]: labels (N,) int64 of the samples of a chunk."""
+def targets(n, source, samples, y):
+    """y[i] = source[samples[i]]: labels or values (N, elements) of the samples of a chunk."""
     y[:n] = source[samples[:n]]
 
 
-@labels.nest
-def labels_nest(n, source, samples, y):
+@targets.nest
+def targets_nest(n, source, samples, y):
     for i in range(n):
-        y[i] = source[samples[i]]
+        for j in range(y.shape[1]):
+            y[i, j] = source[samples[i], j]

@@ -9,7 +9,7 @@ from .global_max import GlobalMaxPool2d
 from .group_norm import GroupNorm, LayerNorm
 from .layer import Layer
 from .linear import Linear
-from .loss import CrossEntropy
+from .loss import L1, MSE, BinaryCrossEntropy, CrossEntropy, Huber
 from .nonlinearity import ELU, GELU, LeakyReLU, Sigmoid, SiLU, Softmax, Tanh
 from .norm import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from .pool import AvgPool1d, AvgPool2d, AvgPool3d, MaxPool1d, MaxPool2d, MaxPool3d
@@ -20,6 +20,8 @@ from .response_norm import LocalResponseNorm
 __all__ = [
     "ELU",
     "GELU",
+    "L1",
+    "MSE",
     "AdaptiveAvgPool2d",
     "AvgPool1d",
     "AvgPool2d",
@@ -27,6 +29,7 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "BatchNorm3d",
+    "BinaryCrossEntropy",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -38,6 +41,7 @@ __all__ = [
     "GlobalAvgPool2d",
     "GlobalMaxPool2d",
     "GroupNorm",
+    "Huber",
     "Layer",
     "LayerNorm",
     "LeakyReLU",

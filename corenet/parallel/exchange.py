@@ -11,10 +11,11 @@
               sums         (2, blocks, 2) float64       block owners, in a phase        all, in the next phase
     batch     rows         (chunks, row size)           who computed the chunk          shard owners, their columns
               counts       (chunks,) int64              who computed the chunk          worker 0
-              metrics      (chunks, 2) float64          who computed the chunk          worker 0
-              totals       (2, 2) float64               worker 0 → [(t+1) & 1]          parent
+              metrics      (chunks, 4) float64          who computed the chunk          worker 0
+              totals       (2, 4) float64               worker 0 → [(t+1) & 1]          parent
               panels       batch-wide x and dy          who computed the chunk          shard owners
     data      x, y         the data set, once           parent, before training         all
+              weights      (n,) float64, of the loss    parent, before training         all
               order        (n,) int64                   parent, between epochs          all
     output    output       (n, outputs)                 who computed the chunk          parent, afterwards
 
@@ -27,6 +28,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..engine import Plan
+from ..kernels.losses import METRICS
 from ..optim import Optimizer
 from .barrier import AtomicBarrier
 from .shards import make_blocks
@@ -66,13 +68,18 @@ def batch_fields(plan: Plan) -> Fields:
     return {
         "rows": ((plan.chunks, plan.row_size), plan.layout.dtype.str),
         "counts": ((plan.chunks,), "int64"),
-        "metrics": ((plan.chunks, 2), "float64"),
-        "totals": ((2, 2), "float64"),
+        "metrics": ((plan.chunks, METRICS), "float64"),
+        "totals": ((2, METRICS), "float64"),
         "panels": ((plan.bytes["panels"],), "uint8"),
     }
 
 
-def data_fields(x_shape: tuple[int, ...], x_dtype: Any) -> Fields:
-    """A data set."""
+def data_fields(x_shape: tuple[int, ...], x_dtype: Any, elements: int = 0, y_dtype: Any = "int64") -> Fields:
+    """A data set, with so many labels or values for each sample, and what each sample counts."""
     n = x_shape[0]
-    return {"x": (x_shape, x_dtype), "y": ((n,), "int64"), "order": ((n,), "int64")}
+    return {
+        "x": (x_shape, x_dtype),
+        "y": ((n, elements), y_dtype),
+        "weights": ((n,), "float64"),
+        "order": ((n,), "int64"),
+    }

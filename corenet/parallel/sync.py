@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import Call, Plan, aligned_bytes
-from ..kernels import clock
+from ..kernels import clock, losses
 from ..optim import Optimizer
 from .balance import Balancer
 from .barrier import Barrier
@@ -54,12 +54,15 @@ class Sync:
         # A view of each chunk's row, made once: the loop below creates no arrays.
         self.rows = list(arrays["rows"])
         self.counts, self.metrics = arrays["counts"], list(arrays["metrics"])
+        self.scale = np.zeros(1)  # of this batch
+        self.weigh = Call(losses.batch_scale, np.zeros(1), np.zeros(1, np.int64), 0, self.scale)
         self.waited = 0.0  # seconds of this step
 
     def calls(self) -> Iterator[Call]:
         """All calls, to be linked before the first run."""
         for runner in self.runners:
             yield from runner.calls()
+        yield self.weigh
         yield from self.meetings.calls()
         yield from self.reducer.calls()
 
@@ -70,11 +73,10 @@ class Sync:
         self.waited += perf_counter() - begin
 
     def epoch(
-        self, *, epoch: int, first_step: int, seed: int, x: np.ndarray, y: np.ndarray, order: np.ndarray, shift: int,
-        flip: bool,
-    ) -> None:  # fmt: skip
+        self, data: dict[str, np.ndarray], *, epoch: int, first_step: int, seed: int, shift: int, flip: bool
+    ) -> None:
         """Train on every sample once, in the given order. Raises Aborted when the parent calls the run off."""
-        plan = self.plan
+        plan, x, y, weights, order = self.plan, data["x"], data["y"], data["weights"], data["order"]
         n, batch = len(order), plan.batch
         steps = math.ceil(n / batch)
         for runner in self.runners:
@@ -86,6 +88,7 @@ class Sync:
             chunks = math.ceil(samples / plan.chunk)
             borders = self.balancer.borders(chunks, self.workers)
             low, high = borders[self.rank], borders[self.rank + 1]
+            self.weigh.run(samples, weights, order, first, self.scale)
             for part in range(len(self.meetings) + 1):
                 if part:
                     self.meet()
@@ -95,9 +98,9 @@ class Sync:
                     place = chunk * plan.chunk
                     count = min(plan.chunk, samples - place)
                     if part == 0:
-                        runner.clock[clock.STEP], runner.clock[clock.COUNT] = step, samples
+                        runner.clock[clock.STEP] = step
                         runner.load(count, x, order, first + place, shift, flip)
-                        runner.start(count, place, y)
+                        runner.start(count, place, y, self.scale)
                         self.counts[chunk] = count
                         self.times[SAMPLES] += count
                     runner.train(step, count, part)

@@ -28,7 +28,7 @@ from ..engine import Call, Plan, make_plan
 from ..kernels import backend as backends
 from ..kernels import native
 from ..nn import build
-from ..nn.loss import get_loss
+from ..nn.loss import build_loss
 from . import topology
 from .balance import get_balancer
 from .barrier import Aborted, Barrier, open_barrier
@@ -122,7 +122,7 @@ class Worker:
         self.segments.pop(name).close()
 
     def do_prepare_training(
-        self, *, net: dict, input_shape: list[int], loss: str, optimizer: dict, chunk: int, batch: int, strategy: str,
+        self, *, net: dict, input_shape: list[int], loss: dict, optimizer: dict, chunk: int, batch: int, strategy: str,
         balance: str, source: str, scaling: list,
     ) -> None:  # fmt: skip
         """Plan and bind the training of a net; the state and batch segments are there."""
@@ -148,8 +148,8 @@ class Worker:
         self.unlinked += runner.calls()
         self.uncompiled += runner.calls()
 
-    def _plan(self, net: dict, input_shape: list[int], chunk: int, batch: int, loss: str | None) -> Plan:
-        return make_plan(build(net), tuple(input_shape), chunk, batch, loss=get_loss(loss) if loss else None)
+    def _plan(self, net: dict, input_shape: list[int], chunk: int, batch: int, loss: dict | None) -> Plan:
+        return make_plan(build(net), tuple(input_shape), chunk, batch, loss=build_loss(loss) if loss else None)
 
     def do_compile(self) -> None:
         """Compile this worker's share of the kernels; the others find them in the cache on disk."""
@@ -174,8 +174,7 @@ class Worker:
     def do_train(self, *, data: str, **job: Any) -> None:
         """One epoch over a data set."""
         assert self.trainer is not None
-        arrays = self.segments[data].arrays
-        self.trainer.epoch(x=arrays["x"], y=arrays["y"], order=arrays["order"], **job)
+        self.trainer.epoch(self.segments[data].arrays, **job)
         self.channel.send({"event": "done"})
 
     def do_predict(self, *, data: str, output: str, samples: int) -> None:

@@ -25,9 +25,11 @@ def draw_curves(history: History, title: str, held_out: str = "validation") -> b
     figure = Figure(figsize=(10, 4.2), dpi=120, layout="constrained")
     canvas = FigureCanvasAgg(figure)
     figure.suptitle(title)
-    loss, accuracy = figure.subplots(1, 2)
-    _draw(loss, history, "loss", "mean loss per image", held_out, scale=1)
-    _draw(accuracy, history, "accuracy", "accuracy in %", held_out, scale=100)
+    pictures = [("loss", "mean loss", 1), ("accuracy", "accuracy in %", 100)]
+    pictures = [picture for picture in pictures if all(picture[0] in record for record in history.epochs)]
+    frames = figure.subplots(1, len(pictures), squeeze=False)[0]
+    for axes, (quantity, label, scale) in zip(frames, pictures, strict=True):
+        _draw(axes, history, quantity, label, held_out, scale)
     content = io.BytesIO()
     canvas.print_png(content)
     return content.getvalue()

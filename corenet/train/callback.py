@@ -65,7 +65,10 @@ class PrintEpochs(Callback):
 
 def epoch_line(record: dict[str, Any], epochs: int) -> str:
     """An epoch's record in one line."""
-    line = f"epoch {record['epoch']}/{epochs}  loss {record['loss']:.4f}  accuracy {record['accuracy']:.2%}"
-    if "val_loss" in record:
-        line += f"  validation loss {record['val_loss']:.4f}  accuracy {record['val_accuracy']:.2%}"
+    line = f"epoch {record['epoch']}/{epochs}"
+    for title, prefix in (("", ""), ("validation ", "val_")):
+        if prefix + "loss" in record:
+            line += f"  {title}loss {record[prefix + 'loss']:.4f}"
+        if prefix + "accuracy" in record:
+            line += f"  accuracy {record[prefix + 'accuracy']:.2%}"
     return line + f"  {record['images_per_second']:,.0f} images/s"

@@ -10,6 +10,7 @@ from typing import Any
 from .. import optim
 from ..errors import CorenetError, FileError
 from ..nn import build
+from ..nn.loss import build_loss
 from .model_file import DAMAGE, load_model
 from .trainer import Trainer
 
@@ -22,8 +23,8 @@ def load(path: str | Path, **settings: Any) -> Trainer:
     info, tensors = load_model(path)
     with _damage(path):
         net, optimizer = build(info.net), optim.build(info.optimizer)
-        from_file = Trainer(net, optimizer, info.loss, workers=1, chunk=info.chunk, seed=info.seed)
-    saved: dict[str, Any] = {"loss": info.loss, "chunk": from_file.chunk, "seed": from_file.seed}
+        from_file = Trainer(net, optimizer, build_loss(info.loss), workers=1, chunk=info.chunk, seed=info.seed)
+    saved: dict[str, Any] = {"loss": from_file.loss, "chunk": from_file.chunk, "seed": from_file.seed}
     trainer = Trainer(net, optimizer, **{**saved, **settings})
     with _damage(path):
         trainer.restore(info, tensors)

@@ -32,7 +32,7 @@ class ModelInfo:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     classes: tuple[str, ...]
-    loss: str
+    loss: dict[str, Any]
     optimizer: dict[str, Any]
     chunk: int | Literal["auto"]
     seed: int

@@ -16,7 +16,7 @@ import numpy as np
 from ..datasets import Dataset
 from ..engine import Plan, initial_state, make_plan
 from ..nn import Layer, describe
-from ..nn.loss import CrossEntropy
+from ..nn.loss import Loss, describe_loss
 from ..optim import Optimizer
 from ..optim import describe as describe_optimizer
 from ..parallel.crew import Crew
@@ -45,7 +45,7 @@ class Session:
         self,
         crew: Crew,
         net: Layer,
-        loss: CrossEntropy,
+        loss: Loss,
         optimizer: Optimizer,
         input_shape: tuple[int, ...],
         scaling: Scaling,
@@ -57,7 +57,7 @@ class Session:
         self._prepared: set[tuple] = set()
         self._data: dict[int, Dataset] = {}
         plan = make_plan(net, input_shape, 1, 1, loss=loss)
-        self._outputs = math.prod(plan.output_shape)
+        self._output_shape = plan.output_shape
         arrays = crew.share("state", state_fields(plan, optimizer)).arrays
         self._state, self._slots, self._average = arrays["state"], arrays["slots"], arrays["average"]
         self.restore(begin)
@@ -102,7 +102,7 @@ class Session:
         if key not in self._prepared:
             self._prepared = {other for other in self._prepared if other[0] != "train"} | {key}
             self.crew.share("batch", batch_fields(plan))
-            what = {"loss": self.loss.name, "optimizer": describe_optimizer(self.optimizer)}
+            what = {"loss": describe_loss(self.loss), "optimizer": describe_optimizer(self.optimizer)}
             how = {"chunk": chunk, "batch": batch, "strategy": strategy, "balance": balance, "source": source.str}
             self.crew.tell({"do": "prepare_training", **self._model, **what, **how})
         return plan
@@ -128,45 +128,56 @@ class Session:
         self.crew.run({"do": "compile"}, hear=hear)
         self.crew.run({"do": "link"})
 
-    def share_data(self, data: Dataset) -> str:
-        """The name of the segment with a copy of the data set, made anew each time, since arrays may have changed."""
+    def share_data(self, data: Dataset, targets: np.ndarray | None = None) -> str:
+        """The name of the segment with a copy of the data set and its targets (n, elements), if they are needed.
+
+        The copy is made anew each time, since arrays may have changed.
+        """
+        targets = np.zeros((len(data), 0), np.int64) if targets is None else targets
         key = id(data.x)
         name = f"data {key}"
-        if key not in self._data:
+        if not self._holds(data, targets):
+            self._data.pop(key, None)
             while len(self._data) >= KEPT_DATA:
                 oldest = next(iter(self._data))
                 del self._data[oldest]
                 self.crew.forget(f"data {oldest}")
-            self.crew.share(name, data_fields(data.x.shape, data.x.dtype.str))
+            self.crew.share(name, data_fields(data.x.shape, data.x.dtype.str, targets.shape[1], targets.dtype.str))
         self._data[key] = data  # keeps the array, and so its id, alive
         arrays = self.crew.segments[name]
         arrays["x"][:] = data.x
-        if data.y is not None:
-            arrays["y"][:] = data.y
+        arrays["y"][:] = targets
+        arrays["weights"][:] = self.loss.weights(targets)
         return name
 
-    def train(self, data: Dataset, epoch: int, seed: int, order: np.ndarray, tick: Callable[[], None] | None) -> None:
+    def _holds(self, data: Dataset, targets: np.ndarray) -> bool:
+        """Whether there is a segment for these images with targets of that shape."""
+        return id(data.x) in self._data and self.crew.segments[f"data {id(data.x)}"]["y"].shape == targets.shape
+
+    def train(
+        self, data: Dataset, targets: np.ndarray, epoch: int, seed: int, order: np.ndarray,
+        tick: Callable[[], None] | None,
+    ) -> None:  # fmt: skip
         """One epoch over a data set in the given order; it is shared first if it is not (any more)."""
-        known = id(data.x) in self._data
-        name = f"data {id(data.x)}" if known else self.share_data(data)
+        name = f"data {id(data.x)}" if self._holds(data, targets) else self.share_data(data, targets)
         self.crew.segments["batch"]["totals"][:] = 0
         self.crew.segments[name]["order"][:] = order
         job = {"do": "train", "data": name, "epoch": epoch, "first_step": self.step, "seed": seed}
         self.crew.run({**job, "shift": data.shift, "flip": data.flip}, tick)
 
     def outputs(self, data: Dataset) -> np.ndarray:
-        """The net's outputs (n, outputs) for a data set."""
+        """The net's outputs (n, …) for a data set."""
         self.prepare_prediction(data.x.dtype)
         self.compile()
         name = self.share_data(data)
         self.crew.segments[name]["order"][:] = np.arange(len(data))
-        segment = self.crew.share("output", {"output": ((len(data), self._outputs), "float32")})
+        segment = self.crew.share("output", {"output": ((len(data), math.prod(self._output_shape)), "float32")})
         self.crew.run({"do": "predict", "data": name, "output": "output", "samples": len(data)})
-        result = segment["output"].copy()
+        result = segment["output"].copy().reshape(len(data), *self._output_shape)
         self.crew.forget("output")
         return result
 
 
-def first_state(net: Layer, loss: CrossEntropy, input_shape: tuple[int, ...], seed: int) -> np.ndarray:
+def first_state(net: Layer, loss: Loss, input_shape: tuple[int, ...], seed: int) -> np.ndarray:
     """The state vector that a seed gives."""
     return initial_state(make_plan(net, input_shape, 1, 1, loss=loss), seed)

@@ -12,14 +12,13 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import optim
-from ..datasets import Dataset, as_dataset, check_labels
+from ..datasets import Dataset, as_dataset
 from ..engine import Layout, make_plan
 from ..errors import ConfigError, DataError, ShapeError, TrainingError
 from ..kernels import backend
-from ..kernels.cross_entropy import CORRECT, LOSS
 from ..kernels.philox import permutation
 from ..nn import Layer, describe
-from ..nn.loss import get_loss
+from ..nn.loss import Loss, describe_loss, get_loss
 from ..parallel.balance import get_balancer
 from ..parallel.crew import Crew
 from ..parallel.exchange import COMPUTE, FAILED_STEP, SAMPLES, WAIT
@@ -36,9 +35,10 @@ class Trainer:
     """Trains a net on worker processes, and predicts with it. Use it in a `with` block, or call `close`.
 
     Args:
-        net: a layer, usually `nn.Sequential`, from images (height, width, channels) to logits (classes,).
+        net: a layer, usually `nn.Sequential`, from images (height, width, channels) to what the loss takes.
         optimizer: one of `corenet.optim`; `optim.Adam(1e-3)` if None.
-        loss: "cross_entropy".
+        loss: "cross_entropy", "bce", "mse", "l1" or "huber", or one of corenet.nn with its arguments, such as
+            nn.CrossEntropy(label_smoothing=0.1).
         workers: processes; "auto": as many as the usable cores allow.
         threads: threads of each worker; workers × threads must not exceed the usable cores.
         chunk: samples that go through the net together; "auto" depends on the net and the batch size only. It decides
@@ -56,7 +56,7 @@ class Trainer:
         self,
         net: Layer,
         optimizer: optim.Optimizer | None = None,
-        loss: str = "cross_entropy",
+        loss: str | Loss = "cross_entropy",
         workers: int | Literal["auto"] = "auto",
         threads: int = 1,
         chunk: int | Literal["auto"] = "auto",
@@ -129,8 +129,8 @@ class Trainer:
         callbacks = [PrintEpochs()] if callbacks is None else callbacks
         if not isinstance(callbacks, Sequence) or not all(isinstance(callback, Callback) for callback in callbacks):
             raise ConfigError("callbacks", expected="a list of corenet.train.Callback objects", got=repr(callbacks))
-        data = self._labelled(train, decides=True)
-        held_out = None if validation is None else self._labelled(validation)
+        data, targets = self._labelled(train, decides=True)
+        held_out = None if validation is None else self._labelled(validation)[0]
         automatic = choose_chunk(describe(self.net), batch_size)
         chunk = automatic if self.chunk == "auto" else min(self.chunk, batch_size)
         session = self._open()
@@ -162,12 +162,12 @@ class Trainer:
         history = self.history = History()
         history.workers = [WorkerRecord(rank, cpus) for rank, cpus in enumerate(self.layout.cpus)]
         history.seconds_compile = perf_counter() - begin
-        session.share_data(data)
+        session.share_data(data, targets)
         for _ in range(epochs):
-            record = self._epoch(session, data, batch_size, callbacks)
+            record = self._epoch(session, data, targets, batch_size, callbacks)
             if held_out is not None:
                 scores = self.evaluate(held_out)
-                record |= {"val_loss": scores["loss"], "val_accuracy": scores["accuracy"]}
+                record |= {f"val_{name}": score for name, score in scores.items()}
             history.epochs.append(record)
             history.seconds_train += record["seconds"]
             for callback in callbacks:
@@ -176,7 +176,9 @@ class Trainer:
             callback.on_end(history)
         return history
 
-    def _epoch(self, session: Session, data: Dataset, batch_size: int, callbacks: Sequence[Callback]) -> dict[str, Any]:
+    def _epoch(
+        self, session: Session, data: Dataset, targets: np.ndarray, batch_size: int, callbacks: Sequence[Callback]
+    ) -> dict[str, Any]:
         before = session.snapshot()
         epoch, first_step, n = self.epochs_done, before.step, len(data)
         steps = math.ceil(n / batch_size)
@@ -186,11 +188,12 @@ class Trainer:
             done = session.step - first_step
             samples = min(done * batch_size, n)
             if samples:
-                loss, rate = float(session.totals[LOSS]) / samples, samples / (perf_counter() - begin)
+                loss, rate = self.loss.means(session.totals)["loss"], samples / (perf_counter() - begin)
                 for callback in callbacks:
                     callback.on_progress(Progress(epoch + 1, done, steps, samples, loss, rate))
 
-        session.train(data, epoch, self.seed, permutation(self.seed, epoch, n), tick if callbacks else None)
+        order = permutation(self.seed, epoch, n)
+        session.train(data, targets, epoch, self.seed, order, tick if callbacks else None)
         status, times = session.crew.status, session.crew.times
         if status[FAILED_STEP] >= 0:
             failed, status[FAILED_STEP] = int(status[FAILED_STEP]), -1
@@ -206,8 +209,7 @@ class Trainer:
             record.wait += float(row[WAIT])
         return {
             "epoch": self.epochs_done,
-            "loss": float(session.totals[LOSS]) / n,
-            "accuracy": float(session.totals[CORRECT]) / n,
+            **self.loss.means(session.totals),
             "learning_rate": self.optimizer.lr.rate(epoch),
             "seconds": seconds,
             "images_per_second": n / seconds,
@@ -216,17 +218,18 @@ class Trainer:
     # Using the net.
 
     def predict(self, x: Any) -> np.ndarray:
-        """Class probabilities (n, classes) float32 of images (n, h, w), (n, h, w, c) or a Dataset."""
+        """What the net says of images (n, h, w), (n, h, w, c) or a Dataset: class probabilities (n, …, classes)
+        float32, or values, as the loss has it.
+        """
         data = as_dataset(x)
         self._must_fit(data)
         self._adopt(data)
         return self.loss.predictions(self._open().outputs(data))
 
     def evaluate(self, data: Any) -> dict[str, float]:
-        """Mean loss and accuracy on (images, labels) or a Dataset: {"loss": …, "accuracy": …}."""
-        dataset = self._labelled(data)
-        assert dataset.y is not None
-        return self.loss.scores(self._open().outputs(dataset), dataset.y)
+        """Mean loss, and accuracy where the loss has one, on (images, labels) or a Dataset: {"loss": …, …}."""
+        dataset, targets = self._labelled(data)
+        return self.loss.scores(self._open().outputs(dataset), targets)
 
     # The model.
 
@@ -248,7 +251,7 @@ class Trainer:
             mean=self._scaling[0],
             std=self._scaling[1],
             classes=self.classes,
-            loss=self.loss.name,
+            loss=describe_loss(self.loss),
             optimizer=optim.describe(self.optimizer),
             chunk=self.chunk,
             seed=self.seed,
@@ -278,12 +281,17 @@ class Trainer:
 
     # Inside.
 
-    def _labelled(self, data: Any, *, decides: bool = False) -> Dataset:
+    def _labelled(self, data: Any, *, decides: bool = False) -> tuple[Dataset, np.ndarray]:
+        """A data set and its targets as the loss takes them."""
         dataset = replace(as_dataset(data))  # which checks again: its arrays may have been changed in place
+        if dataset.y is None:
+            expected = "a label, or a value, for each image"
+            raise DataError(f"{dataset.name!r} has no labels", expected=expected, got="images only")
         self._must_fit(dataset)
-        check_labels(dataset, math.prod(make_plan(self.net, dataset.sample_shape, 1, loss=self.loss).output_shape))
+        outputs = make_plan(self.net, dataset.sample_shape, 1, loss=self.loss).output_shape
+        targets = self.loss.targets(dataset.y, outputs, dataset.name)
         self._adopt(dataset, decides)
-        return dataset
+        return dataset, targets
 
     def _adopt(self, data: Dataset, decides: bool = False) -> None:
         """The first data set that is trained on decides the input's shape and scaling, and names the classes."""
