@@ -154,6 +154,7 @@ import numpy as np
 import corenet, corenet.train
 from corenet import nn, optim
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start jobs in the background with it ignored
 x = (np.arange(101 * 36) % 251).astype(np.uint8).reshape(101, 6, 6, 1)
 y = np.arange(101) % 3
 

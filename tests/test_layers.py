@@ -22,7 +22,6 @@ from corenet.nn import (
     CrossEntropy,
     Dropout,
     Flatten,
-    Layer,
     Linear,
     MaxPool1d,
     MaxPool2d,
@@ -238,7 +237,7 @@ def test_a_net_survives_being_described(label):
 
 NAMES = ", ".join(LAYERS)
 DESCRIPTIONS = [
-    ({"type": "Conv4d"}, f"net description: expected a layer of {NAMES}, got {{'type': 'Conv4d'}}"),
+    ({"type": "Conv4d"}, f"net description: expected a layer of {NAMES}, got 'Conv4d'"),
     ([], f"net description: expected a layer of {NAMES}, got []"),
     ({"type": "Sequential"}, "net description, Sequential: expected an entry 'layers', got none"),
     ({"type": "Sequential", "layers": ["x"]}, "Sequential, part 0: expected a layer, got 'x'"),
@@ -260,17 +259,6 @@ def test_descriptions_of_no_net(description, message):
 def test_descriptions_with_other_arguments(description):
     with pytest.raises(ConfigError, match="net description"):
         build(description)
-
-
-def test_only_layers_of_corenet_are_described():
-    class Own(ReLU):
-        pass
-
-    for layer in (Own(), Layer(), Sequential(Own())):
-        with pytest.raises(ConfigError, match=r"net: expected layers of corenet\.nn, got <class"):
-            describe(layer)
-    with pytest.raises(TypeError, match="Layer does not define plan"):
-        make_plan(Layer(), (2, 2, 1), 1)
 
 
 def test_weights_in_two_places_are_refused_and_layers_without_may_return():

@@ -664,15 +664,32 @@ def test_a_worker_that_raises_shows_its_own_traceback(program):
     code = """
 with make() as trainer:
     fit(trainer)
-    trainer._session._model["net"] = {"type": "Nonsense"}  # something the parent did not check
+    trainer._session._model["scaling"] = 3  # something the parent did not check
     trainer._session._prepared.clear()
     try:
         fit(trainer)
     except corenet.CorenetError as error:
         assert type(error).__name__ == "WorkerError"
         lines = str(error).splitlines()
-        assert lines[0] in ("worker 0 raised ConfigError", "worker 1 raised ConfigError"), lines
-        assert any("do_prepare_training" in line for line in lines) and "Nonsense" in lines[-1], lines
+        assert lines[0] in ("worker 0 raised TypeError", "worker 1 raised TypeError"), lines
+        assert any("do_prepare_training" in line for line in lines) and "int" in lines[-1], lines
+    trainer.fit((x, y), callbacks=())
+"""
+    program(code).succeed()
+
+
+def test_a_setting_that_only_a_worker_can_judge_is_an_error_like_any_other(program):
+    """Not a worker's failure with a traceback of corenet: there is nothing in it for the user."""
+    code = """
+with make() as trainer:
+    fit(trainer)
+    trainer._session._model["net"] = {"type": "Nonsense"}
+    trainer._session._prepared.clear()
+    try:
+        fit(trainer)
+    except corenet.CorenetError as error:
+        assert type(error).__name__ == "ConfigError"
+        assert str(error).startswith("net description: expected") and "Traceback" not in str(error), error
     trainer.fit((x, y), callbacks=())
 """
     program(code).succeed()

@@ -1,5 +1,6 @@
 """A net as plain data and back: what travels to the workers and into the model file, without pickle."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ConfigError
@@ -31,29 +32,57 @@ LAYERS: dict[str, type[Layer]] = {
 
 
 def describe(layer: Layer) -> dict[str, Any]:
-    """A layer as a JSON-able dict: its type's name, and the constructor's arguments."""
+    """A layer as a JSON-able dict: its type's name (module:name, of a user's own), and the constructor's arguments."""
+    kind = type(layer)
+    own = LAYERS.get(kind.__name__) is not kind
+    name = f"{kind.__module__}:{kind.__qualname__}" if own else kind.__name__
 
-    def plain(value: Any) -> Any:
+    def plain(key: str, value: Any) -> Any:
         if isinstance(value, Layer):
             return describe(value)
-        return [plain(part) for part in value] if isinstance(value, tuple | list) else value
+        if isinstance(value, tuple | list):
+            return [plain(key, part) for part in value]
+        if not isinstance(value, str | bool | int | float | None):
+            expected = "numbers, text, layers, or lists of them: what a model file can hold"
+            raise ConfigError(f"{kind.__name__}({key}=…)", expected=expected, got=repr(value))
+        return value
 
-    name = type(layer).__name__
-    if LAYERS.get(name) is not type(layer):
-        raise ConfigError("net", expected="layers of corenet.nn", got=repr(type(layer)))
-    return {"type": name, **{key: plain(value) for key, value in layer.arguments().items()}}
+    return {"type": name, **{key: plain(key, value) for key, value in layer.arguments().items()}}
 
 
-def build(description: dict[str, Any]) -> Layer:
-    """The layer that `describe` described. Raises ConfigError for anything else."""
+def user_layers(layer: Layer) -> list[type[Layer]]:
+    """The classes of a net that are not corenet's, each once."""
+    found: dict[type[Layer], None] = {}
+
+    def look(value: Any) -> None:
+        if isinstance(value, tuple | list):
+            for part in value:
+                look(part)
+        elif isinstance(value, Layer):
+            if LAYERS.get(type(value).__name__) is not type(value):
+                found[type(value)] = None
+            look(list(value.arguments().values()))
+
+    look(layer)
+    return list(found)
+
+
+def build(description: dict[str, Any], own: Mapping[str, type[Layer]] | None = None) -> Layer:
+    """The layer that `describe` described; own: a user's layers by name. Raises ConfigError for anything else."""
 
     def value_of(value: Any) -> Any:
-        return build(value) if isinstance(value, dict) else value
+        if isinstance(value, list):
+            return [value_of(part) for part in value]
+        return build(value, own) if isinstance(value, dict) else value
 
-    if not isinstance(description, dict) or description.get("type") not in LAYERS:
-        raise ConfigError("net description", expected="a layer of " + ", ".join(LAYERS), got=repr(description)[:80])
+    name = description.get("type") if isinstance(description, dict) else None
+    layer = LAYERS.get(str(name)) or (own or {}).get(str(name).partition(":")[2])
+    if layer is None:
+        fix = f"It is not corenet's: load(path, layers=[{name.partition(':')[2]}])" if name and ":" in name else None
+        got = repr(description if name is None else name)[:80]
+        raise ConfigError("net description", expected="a layer of " + ", ".join(LAYERS), got=got, fix=fix)
     arguments = {key: value for key, value in description.items() if key != "type"}
-    layer, what = LAYERS[description["type"]], f"net description, {description['type']}"
+    what = f"net description, {name}"
     try:
         if layer is Sequential:
             return Sequential(*map(value_of, arguments["layers"]))

@@ -28,7 +28,13 @@ class Layer:
 
     def arguments(self) -> dict[str, Any]:
         """The constructor's arguments, by name: what it takes to make the same layer again."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        names = inspect.signature(type(self)).parameters
+        lost = [name for name in names if not hasattr(self, name)]
+        if lost:
+            what = f"layer {type(self).__name__}"
+            expected = f"its argument {lost[0]!r} as an attribute of that name, to make the layer again in a worker"
+            raise ConfigError(what, expected=expected, got="none", fix=f"In __init__: self.{lost[0]} = {lost[0]}")
+        return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.arguments().items())})"

@@ -25,12 +25,14 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from ..errors import ConfigError, WorkerError
+from .. import errors
+from ..errors import ConfigError, CorenetError, WorkerError
 from .barrier import DEFAULT_SPINS, Control, create_barrier
 from .channel import Channel
 from .exchange import FAILED_STEP, STEP, Fields, control_fields
 from .memory import Segment
 from .topology import Layout
+from .user_layers import check_may_have_workers
 
 TICK = 0.1  # seconds between looks at the progress
 GRACE = 2.0  # seconds that a worker has to end by itself
@@ -52,6 +54,7 @@ class Crew:
     """The worker processes of a run, and the memory they share."""
 
     def __init__(self, layout: Layout, kernels: str = "auto"):
+        check_may_have_workers()
         self.layout = layout
         self.segments: dict[str, Segment] = {}
         self.backend, self.backend_reason = kernels, ""
@@ -174,7 +177,7 @@ class Crew:
             self._expect_answers()
             self.tell(dict(message))
             self._await("done", tick, hear)
-        except WorkerError:
+        except CorenetError:  # of a worker: lost, or not able to do it
             self.close()
             raise
         except BaseException:
@@ -220,7 +223,7 @@ class Crew:
                 except (EOFError, OSError) as error:
                     raise self._lost(rank) from error
                 if event["event"] == "error":
-                    raise WorkerError(f"worker {rank} raised {event['kind']}\n\n{event['traceback']}")
+                    raise _raised(rank, event)
                 if hear is not None:
                     hear(event)
                 if event["event"] == "aborted" and not called_off:
@@ -301,6 +304,14 @@ def _search_path() -> list[str]:
         if script is not None:
             program.add(os.path.dirname(os.path.abspath(script)))
     return sorted(map(str, sys.path), key=program.__contains__)
+
+
+def _raised(rank: int, event: dict[str, Any]) -> CorenetError:
+    """An error of corenet as it was, about the user's own settings; all else with the worker's traceback."""
+    kind = getattr(errors, event["kind"], None)
+    if isinstance(kind, type) and issubclass(kind, CorenetError):
+        return kind(event["message"])
+    return WorkerError(f"worker {rank} raised {event['kind']}\n\n{event['traceback']}")
 
 
 def _signal_name(number: int) -> str:

@@ -27,7 +27,7 @@ from .. import optim
 from ..engine import Call, Plan, make_plan
 from ..kernels import backend as backends
 from ..kernels import native
-from ..nn import build
+from ..nn import Layer, build
 from ..nn.loss import build_loss
 from . import topology
 from .balance import get_balancer
@@ -37,6 +37,7 @@ from .chunks import ChunkRunner
 from .exchange import STEP
 from .memory import Segment
 from .sync import STRATEGIES, Sync
+from .user_layers import import_layers
 
 
 class Worker:
@@ -51,6 +52,7 @@ class Worker:
         self.segments: dict[str, Segment] = {}
         self.trainer: Sync | None = None
         self.predictors: dict[str, ChunkRunner] = {}
+        self.user_layers: dict[str, type[Layer]] = {}
         self.unlinked: list[Call] = []
         self.uncompiled: list[Call] = []
 
@@ -71,7 +73,8 @@ class Worker:
             self.channel.send({"event": "aborted"})
         except Exception as error:
             kind = type(error).__name__
-            self.channel.send({"event": "error", "kind": kind, "traceback": traceback.format_exc()})
+            text = {"message": str(error), "traceback": traceback.format_exc()}
+            self.channel.send({"event": "error", "kind": kind, **text})
 
     def _read(self) -> None:
         parent = os.getppid()
@@ -121,6 +124,11 @@ class Worker:
         """Give a segment up."""
         self.segments.pop(name).close()
 
+    def do_import_layers(self, *, layers: list[list[str]], script: str | None) -> None:
+        """Import the user's own layers that a net has."""
+        self.user_layers |= import_layers(layers, script)
+        self.channel.send({"event": "done"})
+
     def do_prepare_training(
         self, *, net: dict, input_shape: list[int], loss: dict, optimizer: dict, chunk: int, batch: int, strategy: str,
         balance: str, source: str, scaling: list,
@@ -149,7 +157,9 @@ class Worker:
         self.uncompiled += runner.calls()
 
     def _plan(self, net: dict, input_shape: list[int], chunk: int, batch: int, loss: dict | None) -> Plan:
-        return make_plan(build(net), tuple(input_shape), chunk, batch, loss=build_loss(loss) if loss else None)
+        return make_plan(
+            build(net, self.user_layers), tuple(input_shape), chunk, batch, loss=build_loss(loss) if loss else None
+        )
 
     def do_compile(self) -> None:
         """Compile this worker's share of the kernels; the others find them in the cache on disk."""

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from .. import optim
 from ..errors import CorenetError, FileError
-from ..nn import build
+from ..nn import Layer, build
 from ..nn.loss import build_loss
 from .model_file import DAMAGE, load_model
 from .trainer import Trainer
 
 
-def load(path: str | Path, **settings: Any) -> Trainer:
+def load(path: str | Path, *, layers: Sequence[type[Layer]] = (), **settings: Any) -> Trainer:
     """The Trainer of a saved model, ready to predict, evaluate or fit on; settings as for Trainer (workers=…).
+
+    layers: the classes of a net's layers that are not corenet's.
 
     Raises FileError if the file is not a model, or damaged.
     """
     info, tensors = load_model(path)
     with _damage(path):
-        net, optimizer = build(info.net), optim.build(info.optimizer)
+        net, optimizer = build(info.net, {kind.__qualname__: kind for kind in layers}), optim.build(info.optimizer)
         from_file = Trainer(net, optimizer, build_loss(info.loss), workers=1, chunk=info.chunk, seed=info.seed)
     saved: dict[str, Any] = {"loss": from_file.loss, "chunk": from_file.chunk, "seed": from_file.seed}
     trainer = Trainer(net, optimizer, **{**saved, **settings})

@@ -16,11 +16,13 @@ import numpy as np
 from ..datasets import Dataset
 from ..engine import Plan, initial_state, make_plan
 from ..nn import Layer, describe
+from ..nn.description import user_layers
 from ..nn.loss import Loss, describe_loss
 from ..optim import Optimizer
 from ..optim import describe as describe_optimizer
 from ..parallel.crew import Crew
 from ..parallel.exchange import STEP, batch_fields, data_fields, state_fields
+from ..parallel.user_layers import where_to_find
 from .chunking import PREDICTION_CHUNK
 
 KEPT_DATA = 2  # data sets that stay in shared memory: one to train on, one to validate
@@ -61,6 +63,9 @@ class Session:
         arrays = crew.share("state", state_fields(plan, optimizer)).arrays
         self._state, self._slots, self._average = arrays["state"], arrays["slots"], arrays["average"]
         self.restore(begin)
+        kinds = user_layers(net)
+        if kinds:
+            crew.run({"do": "import_layers", **where_to_find(kinds)})
 
     @property
     def step(self) -> int:

@@ -18,12 +18,14 @@ from ..errors import ConfigError, DataError, ShapeError, TrainingError
 from ..kernels import backend
 from ..kernels.philox import permutation
 from ..nn import Layer, describe
+from ..nn.description import user_layers
 from ..nn.loss import Loss, describe_loss, get_loss
 from ..parallel.balance import get_balancer
 from ..parallel.crew import Crew
 from ..parallel.exchange import COMPUTE, FAILED_STEP, SAMPLES, WAIT
 from ..parallel.sync import STRATEGIES
 from ..parallel.topology import plan_layout
+from ..parallel.user_layers import where_to_find
 from .callback import Callback, PrintEpochs, Progress, RunInfo
 from .chunking import choose_chunk
 from .history import History, WorkerRecord
@@ -71,6 +73,7 @@ class Trainer:
             raise ConfigError("net", expected="a layer of corenet.nn", got=repr(net), fix="See corenet.models")
         if optimizer is not None and not isinstance(optimizer, optim.Optimizer):
             raise ConfigError("optimizer", expected="one of corenet.optim", got=repr(optimizer))
+        where_to_find(user_layers(net))  # raises for a class that no worker could import
         _one_of("strategy", strategy, STRATEGIES)
         _one_of("kernels", kernels, backend.NAMES)
         get_balancer(balance)
