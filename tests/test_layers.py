@@ -25,7 +25,9 @@ from corenet.nn import (
     Linear,
     MaxPool1d,
     MaxPool2d,
+    MaxPool3d,
     ReLU,
+    Reshape,
     Residual,
     Sequential,
     build,
@@ -151,6 +153,16 @@ GEOMETRIES = [
     (
         [ReLU(), Conv2d(1, 2, (3, 2), dilation=(5, 1))],
         "layer 1 (Conv2d): expected an image of at least 11×2 pixels, got 9×8. "
+        "Use a smaller window, more padding, or fewer pooling layers before it",
+    ),
+    (
+        [Reshape(9, 8), Conv1d(8, 2, 5, dilation=3, padding=1)],
+        "layer 1 (Conv1d): expected a sequence of length 11 or more, got 9. "
+        "Use a smaller window, more padding, or fewer pooling layers before it",
+    ),
+    (
+        [Reshape(2, 6, 3, 2), MaxPool3d((1, 3, 4))],
+        "layer 1 (MaxPool3d): expected a volume of at least 1×3×4 voxels, got 2×6×3. "
         "Use a smaller window, more padding, or fewer pooling layers before it",
     ),
     (

@@ -15,6 +15,7 @@ from .layer import integer
 Triple = tuple[int, int, int]
 
 AXES = ("depth", "height", "width")
+LEAST = {1: "a sequence of length {} or more", 2: "an image of at least {} pixels", 3: "a volume of at least {} voxels"}
 
 
 def per_axis(owner: str, name: str, value: Any, least: int, dims: int) -> tuple[int, ...]:
@@ -65,7 +66,7 @@ def positions(
     if min(counts) < 1:
         least = "×".join(str(max(1, e - pad)) for e, pad in list(zip(extent, padding, strict=True))[3 - dims :])
         p.fail(
-            expected=f"an image of at least {least} pixels",
+            expected=LEAST[dims].format(least),
             got="×".join(map(str, size[3 - dims :])),
             fix="Use a smaller window, more padding, or fewer pooling layers before it",
         )
