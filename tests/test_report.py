@@ -102,11 +102,14 @@ def test_the_bar_shows_rate_loss_and_the_time_left_of_all_epochs(terminal):
     assert re.search(r"epoch 2/2 .*2,500 images/s  loss 1\.2500  ETA 0:00", text)
 
 
-def test_epochs_of_a_second_fit_count_from_one_in_the_bar(terminal):
+def test_epochs_of_a_second_fit_count_on_in_the_bar_and_in_the_lines(terminal):
     with ConsoleReport(terminal, "net") as report:
         report.on_start(INFO)
         report.on_progress(Progress(11, 5, 10, 50, 1.5, 25.0))
-    assert "epoch 1/2 " in plain(terminal.getvalue())
+        report.on_epoch(record(11), 12)
+    text = plain(terminal.getvalue())
+    assert re.search(r"epoch 11/12 .*25 images/s  loss 1\.5000  ETA 0:06", text)
+    assert "epoch 11/12  loss 0.1364" in text
 
 
 def test_an_error_takes_the_bar_away(terminal):

@@ -329,6 +329,14 @@ def test_the_callers_arrays_are_left_alone(trainer):
     assert (x == kept[0]).all() and (y == kept[1]).all()
 
 
+def test_epochs_are_counted_over_all_calls(trainer, capsys):
+    made = trainer(dense(), kernels="numpy")
+    made.fit(images(), epochs=2)
+    made.fit(images())
+    lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines() if line.startswith("epoch")]
+    assert lines == [["epoch", "1/2"], ["epoch", "2/2"], ["epoch", "3/3"]]
+
+
 def test_a_callback_may_use_other_data_sets(trainer):
     class Watch(corenet.train.Callback):
         def on_epoch(self, record, epochs):

@@ -100,10 +100,10 @@ class ConsoleReport(Callback):
         assert self._info is not None
         rate = progress.images_per_second
         self._in_epoch(progress.epoch, progress.samples / rate)
-        epoch = progress.epoch - self._first_epoch + 1
-        left = (self._info.epochs - epoch + 1) * self._info.samples - progress.samples
+        last = self._first_epoch + self._info.epochs - 1
+        left = (last - progress.epoch + 1) * self._info.samples - progress.samples
         self._show(
-            f"epoch {epoch}/{self._info.epochs}",
+            f"epoch {progress.epoch}/{last}",
             "{task.fields[rate]} images/s  loss {task.fields[loss]}  ETA {task.fields[eta]}",
             completed=progress.step,
             total=progress.steps,

@@ -47,7 +47,10 @@ class Callback:
         """A few times a second during an epoch."""
 
     def on_epoch(self, record: dict[str, Any], epochs: int) -> None:
-        """An epoch is over; `record` is its entry in the history."""
+        """An epoch is over; `record` is its entry in the history, `epochs` the number of this call's last epoch.
+
+        Epochs are numbered over all calls of `fit`: after one of 5 epochs, one of 3 tells 6, 7 and 8, of 8.
+        """
 
     def on_end(self, history: Any) -> None:
         """Training is over."""

@@ -162,6 +162,7 @@ class Trainer:
                 callback.on_compile(done, total)
 
         session.compile(compiled)
+        last = self.epochs_done + epochs
         history = self.history = History()
         history.workers = [WorkerRecord(rank, cpus) for rank, cpus in enumerate(self.layout.cpus)]
         history.seconds_compile = perf_counter() - begin
@@ -174,7 +175,7 @@ class Trainer:
             history.epochs.append(record)
             history.seconds_train += record["seconds"]
             for callback in callbacks:
-                callback.on_epoch(record, epochs)
+                callback.on_epoch(record, last)
         for callback in callbacks:
             callback.on_end(history)
         return history
