@@ -47,9 +47,9 @@ def torch_fans(torch, shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_fans_are_pytorchs(shape):
-    assert init.fans("", shape) == torch_fans(pytest.importorskip("torch"), shape)
+    assert init.fans(shape) == torch_fans(pytest.importorskip("torch"), shape)
     field = math.prod(shape[:-2])
-    assert init.fans("", shape) == (field * shape[-2], field * shape[-1])
+    assert init.fans(shape) == (field * shape[-2], field * shape[-1])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -109,10 +109,9 @@ def test_torch_default_is_that_of_pytorchs_layers():
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)
     for layer, shape in ((torch.nn.Linear(300, 200), (300, 200)), (torch.nn.Conv2d(20, 30, (3, 5)), (3, 5, 20, 30))):
-        weight, bias = init.defaults("torch", math.prod(shape[:-1]))
+        bias = init.uniform_fan_in(math.prod(shape[:-1]))
         bound = np.abs(draw("torch_default", shape)).max()
         assert layer.weight.abs().max().item() == pytest.approx(bound, rel=1e-2)
-        assert np.abs(draw(weight, shape)).max() == pytest.approx(bound, rel=1e-2)
         theirs = layer.bias.abs().max().item()
         assert np.abs(draw(bias, (20000,))).max() == pytest.approx(theirs, rel=0.1)
 
@@ -148,6 +147,14 @@ def test_dirac_is_pytorchs(shape):
     assert (draw("dirac", shape) == theirs.numpy().transpose(axes)).all()
 
 
+@pytest.mark.parametrize("groups", [2, 3])
+def test_dirac_of_groups_is_pytorchs(groups):
+    torch = pytest.importorskip("torch")
+    theirs = torch.empty(6, 2, 3, 3)
+    torch.nn.init.dirac_(theirs, groups)
+    assert (draw(init.dirac(groups), (3, 3, 2, 6)) == theirs.numpy().transpose(2, 3, 1, 0)).all()
+
+
 def test_dirac_by_hand():
     values = draw("dirac", (3, 3, 2, 3))
     assert values.sum() == 2 and values[1, 1, 0, 0] == values[1, 1, 1, 1] == 1
@@ -159,8 +166,6 @@ def test_constants_and_names():
     assert {"torch_default", "he_normal", "he_uniform", "glorot_uniform", "glorot_normal", "orthogonal"} <= set(RANDOM)
     own = init.constant(3)
     assert init.get_initializer(own) is own
-    weight, bias = init.defaults("keras", 7)
-    assert (draw(weight, (7, 9)) == draw("glorot_uniform", (7, 9))).all() and (draw(bias, (9,)) == 0).all()
     for torchs, ours in (("kaiming", "he"), ("xavier", "glorot")):
         for kind in ("normal", "uniform"):
             assert init.INITIALIZERS[f"{torchs}_{kind}"] is init.INITIALIZERS[f"{ours}_{kind}"]
@@ -215,10 +220,11 @@ def test_truncated_normal_far_from_its_mean_ends():
     (lambda: init.glorot_uniform(math.nan), "glorot_uniform(gain", ConfigError),
     (lambda: init.orthogonal(0), "orthogonal(gain", ConfigError),
     (lambda: init.gain("step"), "gain(nonlinearity", ConfigError),
-    (lambda: init.defaults("jax", 3), "defaults(convention", ConfigError),
+    (lambda: init.dirac(0), "dirac(groups", ConfigError),
+    (lambda: init.uniform_fan_in(0), "uniform_fan_in(fan_in", ConfigError),
     (lambda: init.get_initializer("he"), "initializer", ConfigError),
     (lambda: init.get_initializer(3), "initializer", ConfigError),
-        (lambda: init.get_initializer(["zeros"]), "initializer", ConfigError),
+    (lambda: init.get_initializer(["zeros"]), "initializer", ConfigError),
     (lambda: draw("he_normal", (7,)), "he_normal", ShapeError),
     (lambda: draw("torch_default", (7,)), "torch_default", ShapeError),
     (lambda: draw("glorot_uniform", (7,)), "glorot_uniform", ShapeError),

@@ -1,5 +1,6 @@
 """Layers, containers and losses; parameters are spelled as PyTorch's, images are (height, width, channels)."""
 
+from . import init
 from .activation import Dropout, Flatten, ReLU
 from .container import Residual, Sequential
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose2d
@@ -62,4 +63,5 @@ __all__ = [
     "ZeroPad2d",
     "build",
     "describe",
+    "init",
 ]

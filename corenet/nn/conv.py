@@ -6,15 +6,16 @@ import math
 from types import ModuleType
 from typing import Any, Literal
 
-from ..engine import Parameter, Planner, Tensor
+from ..engine import Planner, Tensor
 from ..errors import ConfigError
 from ..kernels import bias, conv, depthwise, pad
 from .geometry import Triple, lift, per_axis, positions, spatial
-from .init import uniform_fan_in
-from .layer import Layer, integer
+from .initializer import Initializer
+from .layer import integer
+from .weighted import Weighted
 
 
-class _Conv(Layer):
+class _Conv(Weighted):
     """What convolutions share: checked arguments, the weights, and the steps for any number of dimensions."""
 
     dims: int
@@ -29,6 +30,9 @@ class _Conv(Layer):
         dilation: Any = 1,
         groups: int = 1,
         bias: bool = True,
+        *,
+        weight_init: str | Initializer = "torch_default",
+        bias_init: str | Initializer | None = None,
     ):
         name = type(self).__name__
         self.in_channels = integer(name, "in_channels", in_channels, 1)
@@ -49,7 +53,7 @@ class _Conv(Layer):
         for what, channels in (("in_channels", self.in_channels), ("out_channels", self.out_channels)):
             if channels % self.groups:
                 raise ConfigError(f"{name}(groups=…)", expected=f"a divisor of {what}={channels}", got=repr(groups))
-        self.bias = bool(bias)
+        self._begin_with(self.dims + 2, bias, weight_init, bias_init)
 
     def _geometry(self) -> tuple[Triple, Triple, Triple, Triple, Triple]:
         """Kernel, stride, dilation, and padding before and after, as triples."""
@@ -74,9 +78,6 @@ class _Conv(Layer):
     def _kernels(self) -> ModuleType:
         return depthwise if 1 < self.groups == self.in_channels == self.out_channels else conv
 
-    def _bias(self, p: Planner, fan_in: int) -> Parameter:
-        return p.parameter("bias", (self.out_channels if self.bias else 0,), uniform_fan_in(fan_in))
-
 
 class _ConvForward(_Conv):
     def plan(self, p: Planner, x: Tensor) -> Tensor:
@@ -88,9 +89,7 @@ class _ConvForward(_Conv):
         out = positions(p, size, extent, stride, around, self.dims)
         kernels = self._kernels()
         inputs, K = channels // self.groups, self.out_channels
-        fan_in = math.prod(kernel) * inputs
-        w = p.parameter("weight", (*self.kernel_size, inputs, K), uniform_fan_in(fan_in))
-        b = self._bias(p, fan_in)
+        w, b = self._parameters(p, (*self.kernel_size, inputs, K), K)
         y = p.activation((*out[3 - self.dims :], K))
         weight = *kernel, inputs, K
         w_data, y_data = p.view(w.data, weight), p.view(y.data, (p.chunk, *out, K))
@@ -154,10 +153,14 @@ class ConvTranspose2d(_Conv):
         groups: int = 1,
         bias: bool = True,
         dilation: Any = 1,
+        *,
+        weight_init: str | Initializer = "torch_default",
+        bias_init: str | Initializer | None = None,
     ):
         if isinstance(padding, str):
             raise ConfigError("ConvTranspose2d(padding=…)", expected="integers", got=repr(padding))
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias)
+        how: Any = {"weight_init": weight_init, "bias_init": bias_init}
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, **how)
         self.output_padding = per_axis("ConvTranspose2d", "output_padding", output_padding, 0, 2)
         if any(o >= max(s, d) for o, s, d in zip(self.output_padding, self.stride, self.dilation, strict=True)):
             expected = "smaller than stride or dilation"
@@ -174,9 +177,8 @@ class ConvTranspose2d(_Conv):
         if min(out) < 1:
             p.fail(expected="an output of at least one pixel", got=f"{out[1]}×{out[2]}", fix="Use less padding")
         outputs, K = self.out_channels // self.groups, self.out_channels
-        fan_in = math.prod(kernel) * outputs  # PyTorch's: of the convolution that this is the transpose of
-        w = p.parameter("weight", (*self.kernel_size, outputs, channels), uniform_fan_in(fan_in))
-        b = self._bias(p, fan_in)
+        # The fans are PyTorch's: of the convolution that this is the transpose of.
+        w, b = self._parameters(p, (*self.kernel_size, outputs, channels), K)
         y = p.activation((*out[1:], K))
         weight = *kernel, outputs, channels
         w_data, image = p.view(w.data, weight), p.view(x.data, (p.chunk, *size, channels))

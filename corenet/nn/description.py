@@ -10,6 +10,7 @@ from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose2d
 from .dropout2d import Dropout2d
 from .global_max import GlobalMaxPool2d
 from .group_norm import GroupNorm, LayerNorm
+from .initializer import MAKERS, Initializer
 from .layer import Layer
 from .linear import Linear
 from .nonlinearity import ELU, GELU, LeakyReLU, Sigmoid, SiLU, Softmax, Tanh
@@ -32,7 +33,10 @@ LAYERS: dict[str, type[Layer]] = {
 
 
 def describe(layer: Layer) -> dict[str, Any]:
-    """A layer as a JSON-able dict: its type's name (module:name, of a user's own), and the constructor's arguments."""
+    """A layer as a JSON-able dict: its type's name (module:name, of a user's own), and the constructor's arguments.
+
+    An initializer in them is a dict, too: {"init": "orthogonal", "gain": 2.0}.
+    """
     kind = type(layer)
     own = LAYERS.get(kind.__name__) is not kind
     name = f"{kind.__module__}:{kind.__qualname__}" if own else kind.__name__
@@ -40,6 +44,8 @@ def describe(layer: Layer) -> dict[str, Any]:
     def plain(key: str, value: Any) -> Any:
         if isinstance(value, Layer):
             return describe(value)
+        if isinstance(value, Initializer):
+            return {"init": value.name, **dict(value.arguments)}
         if isinstance(value, tuple | list):
             return [plain(key, part) for part in value]
         if not isinstance(value, str | bool | int | float | None):
@@ -73,7 +79,9 @@ def build(description: dict[str, Any], own: Mapping[str, type[Layer]] | None = N
     def value_of(value: Any) -> Any:
         if isinstance(value, list):
             return [value_of(part) for part in value]
-        return build(value, own) if isinstance(value, dict) else value
+        if not isinstance(value, dict):
+            return value
+        return _build_initializer(value) if "init" in value else build(value, own)
 
     name = description.get("type") if isinstance(description, dict) else None
     layer = LAYERS.get(str(name)) or (own or {}).get(str(name).partition(":")[2])
@@ -93,3 +101,10 @@ def build(description: dict[str, Any], own: Mapping[str, type[Layer]] | None = N
         raise ConfigError(what, expected=f"an entry {error}", got="none") from error
     except TypeError as error:
         raise ConfigError(what, got=str(error)) from error
+
+
+def _build_initializer(description: dict[str, Any]) -> Initializer:
+    name = description["init"]
+    if name not in MAKERS:
+        raise ConfigError("net description, init", expected="one of " + ", ".join(MAKERS), got=repr(name)[:80])
+    return MAKERS[name](**{key: value for key, value in description.items() if key != "init"})

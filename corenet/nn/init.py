@@ -1,20 +1,26 @@
 """Initial values of parameters, from a generator keyed by (seed, parameter): the same net and seed, the same values.
 
-An initializer is a function of a NumPy generator and a shape. Weights are (…, in, out): (R, S, C, K) of a convolution,
-(in, out) of a dense layer; the axes before are the receptive field, whose size multiplies both fans:
+Layers take an initializer by name, `Linear(9, 3, weight_init="he_normal")`, or made with arguments of its own,
+`Linear(9, 3, weight_init=init.orthogonal(gain=2))`. It is called with a NumPy generator and a shape. Weights are
+(…, in, out): (R, S, C, K) of a convolution, (in, out) of a dense layer; the axes before are the receptive field, whose
+size multiplies both fans:
 
     fan_in = R·S·C        fan_out = R·S·K        of a dense layer in and out
 
 Where PyTorch and Keras give one name to two things, the name here means PyTorch's.
 """
 
+from __future__ import annotations
+
+import difflib
 import math
 from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, ShapeError
-from .layer import Initializer, number
+from ..errors import ConfigError
+from .initializer import Fill, Initializer, initializer
+from .layer import integer, number
 
 MODES = ("fan_in", "fan_out")
 TWO_SIGMA = 0.87962566103423978  # the standard deviation of a normal distribution that is cut off at 2
@@ -41,13 +47,10 @@ def _mode(owner: str, mode: Any) -> str:
     return mode
 
 
-def fans(owner: str, shape: tuple[int, ...]) -> tuple[int, int]:
-    """(fan_in, fan_out) of a weight; ShapeError for arrays that are none."""
-    if len(shape) < 2:
-        fix = "Give biases zeros() or uniform_fan_in(fan_in of the layer)"
-        raise ShapeError(owner, expected="a weight of shape (…, in, out)", got=f"shape {shape}", fix=fix)
-    field = math.prod(shape[:-2])
-    return field * shape[-2], field * shape[-1]
+def fans(shape: tuple[int, ...]) -> tuple[int, int]:
+    """(fan_in, fan_out) of a weight."""
+    receptive = math.prod(shape[:-2])
+    return receptive * shape[-2], receptive * shape[-1]
 
 
 def gain(nonlinearity: str, slope: float = 0.01) -> float:
@@ -63,35 +66,41 @@ def gain(nonlinearity: str, slope: float = 0.01) -> float:
 # Constants and plain distributions.
 
 
-def constant(value: float) -> Initializer:
+@initializer()
+def constant(value: float) -> Fill:
     """All elements equal."""
     value = _finite("constant", "value", value)
     return lambda generator, shape: np.full(shape, value)
 
 
-def zeros() -> Initializer:
+@initializer()
+def zeros() -> Fill:
     """All 0: Keras's default for biases."""
     return constant(0.0)
 
 
-def ones() -> Initializer:
+@initializer()
+def ones() -> Fill:
     """All 1."""
     return constant(1.0)
 
 
-def normal(mean: float = 0.0, std: float = 1.0) -> Initializer:
+@initializer()
+def normal(mean: float = 0.0, std: float = 1.0) -> Fill:
     """N(mean, std²)."""
     mean, std = _finite("normal", "mean", mean), _above("normal", "std", std)
     return lambda generator, shape: generator.normal(mean, std, shape)
 
 
-def uniform(low: float = 0.0, high: float = 1.0) -> Initializer:
+@initializer()
+def uniform(low: float = 0.0, high: float = 1.0) -> Fill:
     """U(low, high)."""
     low, high = _interval("uniform", low, high)
     return lambda generator, shape: generator.uniform(low, high, shape)
 
 
-def truncated_normal(mean: float = 0.0, std: float = 1.0, low: float = -2.0, high: float = 2.0) -> Initializer:
+@initializer()
+def truncated_normal(mean: float = 0.0, std: float = 1.0, low: float = -2.0, high: float = 2.0) -> Fill:
     """N(mean, std²) without what lies outside of low … high (PyTorch's a and b, values and not multiples of std)."""
     mean, std = _finite("truncated_normal", "mean", mean), _above("truncated_normal", "std", std)
     low, high = _interval("truncated_normal", low, high)
@@ -112,42 +121,48 @@ def truncated_normal(mean: float = 0.0, std: float = 1.0, low: float = -2.0, hig
 # Distributions whose width follows from the fans.
 
 
-def uniform_fan_in(fan_in: int) -> Initializer:
+@initializer()
+def uniform_fan_in(fan_in: int) -> Fill:
     """U(−1/√fan_in, 1/√fan_in): PyTorch's default for convolutions, dense layers and their biases."""
-    bound = 1 / math.sqrt(fan_in)
+    bound = 1 / math.sqrt(integer("uniform_fan_in", "fan_in", fan_in, 1))
     return uniform(-bound, bound)
 
 
-def torch_default() -> Initializer:
+@initializer(axes=2)
+def torch_default() -> Fill:
     """PyTorch's default for weights of convolutions and dense layers: `uniform_fan_in` of the shape's fan_in."""
-    return lambda generator, shape: uniform_fan_in(fans("torch_default", shape)[0])(generator, shape)
+    return lambda generator, shape: uniform_fan_in(fans(shape)[0])(generator, shape)
 
 
-def he_normal(mode: str = "fan_in", gain: float = math.sqrt(2), truncated: bool = False) -> Initializer:
+@initializer(axes=2)
+def he_normal(mode: str = "fan_in", gain: float = math.sqrt(2), truncated: bool = False) -> Fill:
     """N(0, gain²/fan) (He et al. 2015, PyTorch's kaiming_normal); truncated at 2 standard deviations: Keras's."""
     return _by_fan("he_normal", _mode("he_normal", mode), gain, "truncated" if truncated else "normal")
 
 
-def he_uniform(mode: str = "fan_in", gain: float = math.sqrt(2)) -> Initializer:
+@initializer(axes=2)
+def he_uniform(mode: str = "fan_in", gain: float = math.sqrt(2)) -> Fill:
     """U(−b, b) of variance gain²/fan (He et al. 2015, PyTorch's kaiming_uniform)."""
     return _by_fan("he_uniform", _mode("he_uniform", mode), gain, "uniform")
 
 
-def glorot_normal(gain: float = 1.0, truncated: bool = False) -> Initializer:
+@initializer(axes=2)
+def glorot_normal(gain: float = 1.0, truncated: bool = False) -> Fill:
     """N(0, 2·gain²/(fan_in + fan_out)) (Glorot & Bengio 2010, PyTorch's xavier_normal); truncated: Keras's."""
     return _by_fan("glorot_normal", "fan_avg", gain, "truncated" if truncated else "normal")
 
 
-def glorot_uniform(gain: float = 1.0) -> Initializer:
+@initializer(axes=2)
+def glorot_uniform(gain: float = 1.0) -> Fill:
     """U(−b, b) of variance 2·gain²/(fan_in + fan_out) (Glorot & Bengio 2010): Keras's default for weights."""
     return _by_fan("glorot_uniform", "fan_avg", gain, "uniform")
 
 
-def _by_fan(owner: str, mode: str, gain: float, kind: str) -> Initializer:
+def _by_fan(owner: str, mode: str, gain: float, kind: str) -> Fill:
     gain = _above(owner, "gain", gain)
 
     def init(generator: np.random.Generator, shape: tuple[int, ...]) -> Any:
-        fan_in, fan_out = fans(owner, shape)
+        fan_in, fan_out = fans(shape)
         fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[mode]
         std = gain / math.sqrt(fan)
         if kind == "uniform":
@@ -163,7 +178,8 @@ def _by_fan(owner: str, mode: str, gain: float, kind: str) -> Initializer:
 # Matrices.
 
 
-def orthogonal(gain: float = 1.0) -> Initializer:
+@initializer(axes=2)
+def orthogonal(gain: float = 1.0) -> Fill:
     """gain times a random matrix (all inputs, outputs) with orthonormal columns, or rows if they are fewer.
 
     From a QR decomposition with its signs fixed (Saxe et al. 2014; Mezzadri 2007), made in double by NumPy's LAPACK:
@@ -172,7 +188,6 @@ def orthogonal(gain: float = 1.0) -> Initializer:
     gain = _above("orthogonal", "gain", gain)
 
     def init(generator: np.random.Generator, shape: tuple[int, ...]) -> Any:
-        fans("orthogonal", shape)
         inputs, outputs = math.prod(shape[:-1]), shape[-1]
         q, r = np.linalg.qr(generator.normal(size=(max(inputs, outputs), min(inputs, outputs))))
         q *= gain * np.sign(np.diagonal(r))
@@ -181,16 +196,18 @@ def orthogonal(gain: float = 1.0) -> Initializer:
     return init
 
 
-def dirac() -> Initializer:
-    """1 in the middle of the filter from each input channel to the output of its number, else 0: a convolution that
-    hands its input on (with padding="same" and stride 1), as PyTorch's dirac."""
+@initializer(axes=3)
+def dirac(groups: int = 1) -> Fill:
+    """1 in the middle of the filter from each input channel to the output of its number, else 0: a convolution of so
+    many groups that hands its input on (with padding="same" and stride 1), as PyTorch's dirac."""
+    groups = integer("dirac", "groups", groups, 1)
 
     def init(generator: np.random.Generator, shape: tuple[int, ...]) -> Any:
-        if len(shape) < 3:
-            raise ShapeError("dirac", expected="a filter of shape (…, in, out)", got=f"shape {shape}")
-        values, channels = np.zeros(shape), np.arange(min(shape[-2:]))
+        values, outputs = np.zeros(shape), shape[-1] // groups  # of a group
+        channels = np.arange(min(shape[-2], outputs))
         middle: tuple[Any, ...] = tuple(size // 2 for size in shape[:-2])
-        values[middle][channels, channels] = 1
+        for group in range(groups):
+            values[middle][channels, group * outputs + channels] = 1
         return values
 
     return init
@@ -225,18 +242,18 @@ INITIALIZERS |= {  # PyTorch's other names
 }
 
 
-def get_initializer(initializer: str | Initializer) -> Initializer:
-    """The initializer of that name, with its default arguments; a function as it is. ConfigError lists the names."""
-    if callable(initializer):
-        return initializer
-    if not isinstance(initializer, str) or initializer not in INITIALIZERS:
-        expected = "a function of (generator, shape), or one of " + ", ".join(map(repr, INITIALIZERS))
-        raise ConfigError("initializer", expected=expected, got=repr(initializer))
-    return INITIALIZERS[initializer]
+def get_initializer(value: str | Initializer, what: str = "initializer") -> Initializer:
+    """The initializer of that name, with its default arguments; an Initializer as it is.
 
-
-def defaults(convention: str, fan_in: int) -> tuple[Initializer, Initializer]:
-    """For weight and bias of a layer with that fan_in: those of "torch" or of "keras"."""
-    if convention not in ("torch", "keras"):
-        raise ConfigError("defaults(convention=…)", expected="'torch' or 'keras'", got=repr(convention))
-    return (uniform_fan_in(fan_in), uniform_fan_in(fan_in)) if convention == "torch" else (glorot_uniform(), zeros())
+    Raises ConfigError, about `what`, for anything else: it lists the names, and says which is the closest.
+    """
+    if isinstance(value, Initializer):
+        return value
+    if isinstance(value, str) and value in INITIALIZERS:
+        return INITIALIZERS[value]
+    expected = "an initializer of corenet.nn.init, or one of " + ", ".join(map(repr, INITIALIZERS))
+    close = difflib.get_close_matches(value, INITIALIZERS, 1) if isinstance(value, str) else []
+    fix = f"Did you mean {close[0]!r}?" if close else None
+    if callable(value):
+        fix = "Nets go to workers and into model files as plain data, where a function cannot go"
+    raise ConfigError(what, expected=expected, got=repr(value), fix=fix)

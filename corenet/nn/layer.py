@@ -16,8 +16,6 @@ from typing import Any
 from ..engine import Planner, Tensor
 from ..errors import ConfigError
 
-Initializer = Callable[[Any, tuple[int, ...]], Any]  # (numpy Generator, shape) -> float array
-
 
 class Layer:
     """Base of all layers: subclasses keep their constructor's arguments as attributes of the same names."""
@@ -37,7 +35,14 @@ class Layer:
         return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.arguments().items())})"
+        """The layer as it could be written, without arguments that are as by default."""
+        parameters = inspect.signature(type(self)).parameters
+
+        def is_default(value: Any, default: Any) -> bool:
+            return value == default or (isinstance(value, tuple) and value == (default,) * len(value))  # (1, 1) for 1
+
+        shown = {k: v for k, v in self.arguments().items() if not is_default(v, parameters[k].default)}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
 
 def integer(owner: str, name: str, value: Any, least: int) -> int:

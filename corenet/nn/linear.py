@@ -2,20 +2,29 @@
 
 from ..engine import Planner, Tensor
 from ..kernels import bias, linear
-from .init import uniform_fan_in
-from .layer import Layer, integer
+from .initializer import Initializer
+from .layer import integer
+from .weighted import Weighted
 
 
-class Linear(Layer):
+class Linear(Weighted):
     """y = x·W + b on vectors (in_features,); weight (in_features, out_features), bias (out_features,).
 
     The weight's gradient is one product over the whole batch, from batch-wide panels of x and dy (kernels/linear.py).
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True):
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        weight_init: str | Initializer = "torch_default",
+        bias_init: str | Initializer | None = None,
+    ):
         self.in_features = integer("Linear", "in_features", in_features, 1)
         self.out_features = integer("Linear", "out_features", out_features, 1)
-        self.bias = bool(bias)
+        self._begin_with(2, bias, weight_init, bias_init)
 
     def plan(self, p: Planner, x: Tensor) -> Tensor:
         if x.shape != (self.in_features,):
@@ -27,9 +36,7 @@ class Linear(Layer):
                 got=f"input of shape {x.shape}",
                 fix=f"Set in_features={flat}" + (", after a Flatten layer" if len(x.shape) > 1 else ""),
             )
-        init = uniform_fan_in(self.in_features)
-        w = p.parameter("weight", (self.in_features, self.out_features), init, per_batch=True)
-        b = p.parameter("bias", (self.out_features if self.bias else 0,), init)
+        w, b = self._parameters(p, (self.in_features, self.out_features), self.out_features, per_batch=True)
         y = p.activation((self.out_features,))
         p.forward(linear.forward, x.data, w.data, b.data, y.data)
         p.product(linear.backward_weights, x.data, y.grad, w)
