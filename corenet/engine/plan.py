@@ -6,7 +6,7 @@ Nothing here has memory or runs: a plan is the same on every worker, because it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..kernels.operation import Operation
@@ -45,12 +45,28 @@ class Plannable(Protocol):
     def plan(self, p: Any, x: Tensor) -> Tensor: ...
 
 
+@dataclass(eq=False)
+class Place:
+    """A layer at its place in the net, and what it planned there."""
+
+    path: str  # "4.body.1"; empty for the net itself
+    type: str
+    shape: tuple[int, ...] = ()  # of its output
+    buffers: list[Buffer] = field(default_factory=list)
+    flops: int = 0  # of a sample, forward
+    training_flops: int = 0  # of a sample, forward and backward, if it is planned for training
+
+    def __str__(self) -> str:
+        return f"{f'layer {self.path}' if self.path else 'net'} ({self.type})"
+
+
 @dataclass(frozen=True)
 class Step:
     """One kernel call of a chunk: operation(n, *args), args being buffers or plain values."""
 
     operation: Operation | Callable
     args: tuple[Any, ...]
+    layer: Place | None = None  # whose step it is; None: the loss's
 
     def buffers(self) -> Iterator[Buffer]:
         return (arg for arg in self.args if isinstance(arg, Buffer))
@@ -94,6 +110,7 @@ class Plan:
 
     input_shape: tuple[int, ...]
     output_shape: tuple[int, ...]
+    layers: tuple[Place, ...]  # each before those inside it
     chunk: int
     batch: int
     training: bool

@@ -16,7 +16,7 @@ from ..kernels import clock, linear, losses
 from ..kernels.operation import Operation
 from .buffer import Buffer, aligned, place_by_lifetime
 from .layout import Layout
-from .plan import Meet, Merge, Parameter, Plan, Plannable, Product, Statistic, Step, Tensor
+from .plan import Meet, Merge, Parameter, Place, Plan, Plannable, Product, Statistic, Step, Tensor
 
 
 class Planner:
@@ -26,8 +26,8 @@ class Planner:
         self.chunk, self.batch, self.training = chunk, batch, training
         self.dtype = np.dtype(dtype)
         self.layer_number = 0
-        self._path: list[str] = []
-        self._layers: list[Plannable] = []
+        self._layers: list[Place] = []
+        self._open: list[Place] = []  # the layer that is being planned, after those it is inside of
         self._planned: set[int] = set()  # identities of layers that have been planned
         self._forward: list[Step | Meet] = []
         self._backward: list[Step | Meet] = []
@@ -69,7 +69,10 @@ class Planner:
 
     def buffer(self, shape: tuple[int, ...], dtype: str = "float") -> Buffer:
         """Memory that lives from the first to the last step that names it."""
-        return Buffer(shape, self._dtype(dtype), "arena")
+        buffer = Buffer(shape, self._dtype(dtype), "arena")
+        if self._open:
+            self._open[-1].buffers.append(buffer)
+        return buffer
 
     def target(self, elements: int, dtype: str = "float") -> Buffer:
         """Where the loss finds the chunk's labels or values (chunk, elements)."""
@@ -99,12 +102,12 @@ class Planner:
 
     def forward(self, operation: Operation | Callable, *args: Any) -> None:
         """Append a forward step."""
-        self._forward.append(Step(operation, args))
+        self._forward.append(Step(operation, args, self._layer))
 
     def backward(self, operation: Operation | Callable, *args: Any) -> None:
         """Add a backward step: they run in reverse order of being added; ignored in prediction."""
         if self.training:
-            self._backward.append(Step(operation, args))
+            self._backward.append(Step(operation, args, self._layer))
 
     def common(self, shape: tuple[int, ...]) -> Buffer:
         """Memory that all chunks of a worker share: for the results of a `meet`."""
@@ -135,33 +138,45 @@ class Planner:
         names = [n for s in statistics for n, buffers in self.state_buffers.items() if s.running in buffers]
         self.merges.append(Merge(operation, tuple(names), args))
 
+    def multiply_adds(self, count: int, x: Tensor) -> None:
+        """Note how many a sample takes forward; the gradient of the weights takes as many, that of x, if there is one,
+        as many again."""
+        layer = self._open[-1]
+        layer.flops += 2 * count
+        layer.training_flops += 2 * count * (2 if x.grad is None else 3)
+
     def child(self, name: str, layer: Plannable, x: Tensor) -> Tensor:
         """Plan a layer inside this one."""
-        self._path.append(name)
-        self._layers.append(layer)
         self.layer_number += 1
+        return self.plan(self._name(name), layer, x)
+
+    def plan(self, path: str, layer: Plannable, x: Tensor) -> Tensor:
+        """Plan a layer that has this path in the net."""
+        place = Place(path, type(layer).__name__)
+        self._layers.append(place)
+        self._open.append(place)
         parameters = len(self.state)
         y = layer.plan(self, x)
         if len(self.state) > parameters and id(layer) in self._planned:
             fix = "Weights cannot be shared; make a layer of its own for each place"
             self.fail(expected="a layer with weights in one place", got="the same object in two", fix=fix)
         self._planned.add(id(layer))
-        self._path.pop()
-        self._layers.pop()
+        self._open.pop()
+        place.shape = y.shape
         return y
 
     def fail(self, *, expected: str, got: str, fix: str) -> None:
         """Raise ShapeError for the layer that is being planned; outside of all layers, for the output of the net."""
-        place = "output of the net"
-        if self._layers:
-            name = f"layer {'.'.join(self._path)}" if self._path else "net"
-            place = f"{name} ({type(self._layers[-1]).__name__})"
-        raise ShapeError(place, expected=expected, got=got, fix=fix)
+        raise ShapeError(str(self._layer or "output of the net"), expected=expected, got=got, fix=fix)
 
     # Finishing.
 
+    @property
+    def _layer(self) -> Place | None:
+        return self._open[-1] if self._open else None
+
     def _name(self, name: str) -> str:
-        return ".".join([*self._path, name])
+        return f"{self._open[-1].path}.{name}" if self._open[-1].path else name
 
     def _in_state(self, name: str, shape: tuple[int, ...], part: str | None, space: str) -> Buffer:
         if part is not None:
@@ -200,6 +215,7 @@ class Planner:
         return Plan(
             input_shape=x.shape,
             output_shape=y.shape,
+            layers=tuple(self._layers),
             chunk=self.chunk,
             batch=self.batch,
             training=self.training,
@@ -244,9 +260,7 @@ def make_plan(
     """
     builder = Planner(chunk, batch or chunk, loss is not None, dtype)
     x = Tensor(Buffer((chunk, *input_shape), builder.dtype.str, "io"), None, tuple(input_shape))
-    builder._layers.append(net)
-    y = net.plan(builder, x)
-    builder._layers.pop()
+    y = builder.plan("", net, x)
     if loss is not None:
         loss.plan(builder, y)
     return builder.finish(x, y)

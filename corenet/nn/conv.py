@@ -91,6 +91,7 @@ class _ConvForward(_Conv):
         inputs, K = channels // self.groups, self.out_channels
         w, b = self._parameters(p, (*self.kernel_size, inputs, K), K)
         y = p.activation((*out[3 - self.dims :], K))
+        p.multiply_adds(math.prod(out) * math.prod(kernel) * inputs * K, x)
         weight = *kernel, inputs, K
         w_data, y_data = p.view(w.data, weight), p.view(y.data, (p.chunk, *out, K))
         image = p.view(x.data, (p.chunk, *size, channels))
@@ -121,6 +122,7 @@ class Conv1d(_ConvForward):
 class Conv2d(_ConvForward):
     """Convolution of images (h, w, in_channels); weight (R, S, C/groups, K), bias (K,).
 
+    weight_init and bias_init: a name, or an initializer, of `nn.init`.
     padding: int, pair, "same" or "valid"; output rows: floor((h + 2·padding − dilation·(R − 1) − 1) / stride) + 1.
     """
 
@@ -180,6 +182,7 @@ class ConvTranspose2d(_Conv):
         # The fans are PyTorch's: of the convolution that this is the transpose of.
         w, b = self._parameters(p, (*self.kernel_size, outputs, channels), K)
         y = p.activation((*out[1:], K))
+        p.multiply_adds(math.prod(size) * math.prod(kernel) * outputs * channels, x)
         weight = *kernel, outputs, channels
         w_data, image = p.view(w.data, weight), p.view(x.data, (p.chunk, *size, channels))
         y_data = p.view(y.data, (p.chunk, *out, K))

@@ -10,6 +10,7 @@ from .weighted import Weighted
 class Linear(Weighted):
     """y = x·W + b on vectors (in_features,); weight (in_features, out_features), bias (out_features,).
 
+    weight_init and bias_init: a name, or an initializer, of `nn.init`.
     The weight's gradient is one product over the whole batch, from batch-wide panels of x and dy (kernels/linear.py).
     """
 
@@ -38,6 +39,7 @@ class Linear(Weighted):
             )
         w, b = self._parameters(p, (self.in_features, self.out_features), self.out_features, per_batch=True)
         y = p.activation((self.out_features,))
+        p.multiply_adds(self.in_features * self.out_features, x)
         p.forward(linear.forward, x.data, w.data, b.data, y.data)
         p.product(linear.backward_weights, x.data, y.grad, w)
         if self.bias and p.training:
