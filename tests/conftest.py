@@ -105,7 +105,7 @@ class Ranks:
         self, net: nn.Layer, optimizer: optim.Optimizer, x: np.ndarray, y: np.ndarray, *, chunk: int, batch: int,
         workers: int = 1, balancer: Balancer, kernels: str = "numba",
     ):  # fmt: skip
-        self.x, self.y = x, np.asarray(y, np.int64)
+        self.x, self.y, self.optimizer = x, np.asarray(y, np.int64), optimizer
         self.plan: Plan = make_plan(net, x.shape[1:], chunk, batch, loss=nn.CrossEntropy())
         fields = {
             **exchange.control_fields(workers),
@@ -130,6 +130,7 @@ class Ranks:
         order = np.arange(len(self.x)) if order is None else np.asarray(order)
         job = {"epoch": 0, "first_step": self.step, "seed": 0, "shift": 0, "flip": False}
         data = {"x": self.x, "y": self.y[:, None], "weights": np.ones(len(self.x)), "order": order}
+        data["rates"] = np.full(len(self.x), self.optimizer.lr.rate(0))
         threads = [threading.Thread(target=rank.epoch, args=(data,), kwargs=job) for rank in self.ranks[1:]]
         for thread in threads:
             thread.start()

@@ -22,7 +22,7 @@ class Steps:
         self, net: Layer, optimizer: Optimizer, shape: tuple[int, ...], chunk: int, batch: int, backend: Backend,
         seed: int = 0, loss: Loss | None = None,
     ):  # fmt: skip
-        self.loss = loss or CrossEntropy()
+        self.loss, self.optimizer = loss or CrossEntropy(), optimizer
         self.plan = make_plan(net, shape, chunk, batch, loss=self.loss)
         fields = {**state_fields(self.plan, optimizer), **batch_fields(self.plan)}
         self.arrays = {name: zeros(size, np.dtype(dtype)) for name, (size, dtype) in fields.items()}
@@ -57,7 +57,7 @@ class Steps:
             self.arrays["metrics"][chunk] = self.runner.metrics
             self.arrays["counts"][chunk] = n
         loss = self.loss.means(self.arrays["metrics"][:chunks].sum(axis=0))["loss"]
-        self.reducer.run(self.steps, epoch, chunks, samples, lambda: None)
+        self.reducer.run(self.steps, self.optimizer.lr.rate(epoch), chunks, samples, lambda: None)
         self.steps += 1
         return loss
 

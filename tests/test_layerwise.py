@@ -36,7 +36,9 @@ class Flat:
         copy = self.step & 1
         kept = [self.slots[which, slot] for slot in range(self.optimizer.slots) for which in (copy, 1 - copy)]
         arrays = self.state[copy], self.state[1 - copy], gradient.astype(self.state.dtype), kept
-        layerwise_step(self.optimizer, self.blocks, self.trust, *arrays, self.step, epoch, **settings)
+        layerwise_step(
+            self.optimizer, self.blocks, self.trust, *arrays, self.step, self.optimizer.lr.rate(epoch), **settings
+        )
         self.step += 1
         return self.state[self.step & 1]
 
@@ -151,7 +153,7 @@ def test_entry_without_decay_and_ratio_takes_plain_steps(name):
     weights, slots = flat.state[0, part].copy(), np.zeros((2, plain.slots, ENTRIES[5][1]))
     for step, gradient in enumerate(gradients(rng, 4)):
         got, old = flat.run(gradient)[part], weights.copy()
-        plain.fill_hyper(hyper, step, 0.0)
+        plain.fill_hyper(hyper, step, plain.lr.rate(0))
         kept = [slots[which, slot] for slot in range(plain.slots) for which in (step & 1, 1 - (step & 1))]
         plain.operation(0, len(old), old, weights, gradient[part].astype(np.float64), *kept, hyper)
         assert np.allclose(got, weights, rtol=1e-12, atol=1e-14)

@@ -74,14 +74,14 @@ def test_steps_happen_when_they_are_due(every, steps):
 
 
 def test_hyper_numbers_of_a_step():
-    """Step 0 of Adam is corrected by 1 − beta¹; the rate is that of the epoch, the correction that of the step."""
+    """Step 0 of Adam is corrected by 1 − beta¹; the rate is given, the correction that of the step."""
     hyper = np.full(7, np.nan)
-    optim.Adam(optim.Step(0.1, 1), betas=(0.5, 0.75), eps=0.25, weight_decay=2).fill_hyper(hyper, 0, 1.5)
+    optim.Adam(betas=(0.5, 0.75), eps=0.25, weight_decay=2).fill_hyper(hyper, 0, 0.01)
     np.testing.assert_allclose(hyper, [0.01, 0.5, 0.75, 0.25, 2, 0.5, 0.25], rtol=1e-15)
-    optim.Adam(0.1, betas=(0.5, 0.75)).fill_hyper(hyper, 2, 0)
+    optim.Adam(betas=(0.5, 0.75)).fill_hyper(hyper, 2, 0.1)
     np.testing.assert_allclose(hyper[5:], [1 - 0.125, 1 - 0.75**3], rtol=1e-15)
     hyper = np.full(4, np.nan)
-    optim.SGD(optim.Step(8.0, 4, gamma=0.5), momentum=0.5, weight_decay=2, nesterov=True).fill_hyper(hyper, 3, 9)
+    optim.SGD(0.1, momentum=0.5, weight_decay=2, nesterov=True).fill_hyper(hyper, 3, 2.0)
     assert hyper.tolist() == [2, 0.5, 2, 1]
 
 
@@ -93,7 +93,7 @@ def test_an_update_does_not_depend_on_the_shards(make):
     old, gradient = rng.standard_normal((2, size)).astype(np.float32)
     slots = np.abs(rng.standard_normal((optimizer.slots, size))).astype(np.float32)
     hyper = np.zeros(optimizer.hyper_size)
-    optimizer.fill_hyper(hyper, 3, 0)
+    optimizer.fill_hyper(hyper, 3, 0.1)
 
     def updated(*borders):
         new, new_slots = np.full(size, 7, np.float32), np.full_like(slots, 7)
@@ -113,7 +113,7 @@ def test_padding_between_parameters_stays_zero():
     """Zeros with zero gradients stay zeros under every optimizer: padding of the state vector never becomes NaN."""
     for optimizer in (optim.SGD(0.1, 0.9, 0.01), optim.Adam(weight_decay=0.1)):
         zero, hyper = np.zeros(4), np.zeros(optimizer.hyper_size)
-        optimizer.fill_hyper(hyper, 0, 0)
+        optimizer.fill_hyper(hyper, 0, 0.1)
         new = np.full((1 + optimizer.slots, 4), np.nan)
         kept = [a for slot in new[1:] for a in (zero, slot)]
         optimizer.operation(0, 4, zero, new[0], zero, *kept, hyper)
@@ -133,8 +133,8 @@ def test_an_optimizer_survives_being_described(thing):
     again = optim.build(description)
     assert type(again) is type(thing) and optim.describe(again) == optim.describe(thing)
     numbers = np.zeros((2, thing.hyper_size))
-    thing.fill_hyper(numbers[0], 5, 3.5)
-    again.fill_hyper(numbers[1], 5, 3.5)
+    thing.fill_hyper(numbers[0], 5, thing.lr.rate(3.5))
+    again.fill_hyper(numbers[1], 5, again.lr.rate(3.5))
     assert (numbers[0] == numbers[1]).all() and numbers[0].any()
     assert again.operation is (update.sgd if type(again) is optim.SGD else update.adam)
 

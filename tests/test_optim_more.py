@@ -55,7 +55,7 @@ def test_pytorch_step_by_step(text, scale, kernels, dtype):
     sizes = 10.0 ** rng.integers(-4, 2, size)
     for step in range(20):
         gradient[:] = np.where(rng.random(size) < 0.1, 0, rng.standard_normal(size) * sizes)
-        ours.fill_hyper(hyper, step, step / 7)
+        ours.fill_hyper(hyper, step, ours.lr.rate(step / 7))
         calls[step & 1](0)
         parameter.grad = torch.from_numpy(gradient.astype(np.float64))
         theirs.step()
@@ -71,7 +71,7 @@ def one_step(optimizer, weight, gradient, kept=(), step=0):
     slots = [np.array([float(value)]) for value in (kept or (0,) * optimizer.slots)]
     written = [np.zeros(1) for _ in slots]
     both = [array for pair in zip(slots, written, strict=True) for array in pair]
-    optimizer.fill_hyper(hyper, step, 0.0)
+    optimizer.fill_hyper(hyper, step, optimizer.lr.rate(0))
     optimizer.operation(0, 1, old, new, np.array([gradient]), *both, hyper)
     return [float(array[0]) for array in (new, *written)]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import CLASSES, Ranks, images
 
-from corenet import nn, optim
+from corenet import Trainer, nn, optim
 from corenet.errors import ConfigError
 from corenet.parallel.balance import Equal
 from corenet.parallel.shards import make_blocks, make_shard
@@ -23,6 +23,35 @@ def steps(optimizer: optim.Optimizer, workers: int = 2) -> tuple[Ranks, dict[str
     before = {name: array.copy() for name, array in ranks.state().items()}
     ranks.epoch()
     return ranks, before, {name: array.copy() for name, array in ranks.state().items()}
+
+
+def test_plateau_follows_the_training(trainer):
+    """Nothing ever improves by a factor of ten, so the rate falls after every epoch but the first."""
+    data, rates = images(40, np.float32), [0.1, 0.1, 0.05, 0.025]
+    schedules = (
+        optim.Plateau(0.1, factor=0.5, patience=0, threshold=10),
+        optim.MultiStep(0.1, [2, 3], 0.5),
+        optim.Plateau(0.1, factor=0.5, patience=0, threshold=10, mode="max"),
+    )
+    hashes = []
+    for schedule in schedules:
+        one = trainer(net(), optim.SGD(schedule), workers=2)
+        one.fit(data, epochs=2, batch_size=16, callbacks=())
+        first = one.history["learning_rate"]
+        one.fit(data, epochs=2, batch_size=16, callbacks=(), validation=data)
+        assert first + one.history["learning_rate"] == pytest.approx(rates)
+        hashes.append(one.params_sha256())
+    assert len(set(hashes)) == 1
+    assert schedules[0].rate(0) == 0.1, "the caller's own object was changed"
+
+
+def test_plateau_watches_validation_where_there_is_one():
+    plateau = optim.Plateau(1.0, patience=0)
+    plateau.observe({"loss": 1.0, "val_loss": 1.0})
+    plateau.observe({"loss": 0.1, "val_loss": 2.0})
+    assert plateau.rate(0) == pytest.approx(0.1)
+    with pytest.raises(ConfigError, match=r"a loss that knows an accuracy.*got MSE\(\).*min"):
+        Trainer(net(), optim.SGD(optim.Warmup(optim.Plateau(1.0, mode="max"), 2)), "mse")
 
 
 def parameters(ranks: Ranks) -> list[str]:

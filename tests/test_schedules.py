@@ -91,7 +91,7 @@ def test_plateau_is_pytorchs(settings):
     seen = {0.3}
     for metric in metrics:
         scheduler.step(metric)
-        ours.observe(metric)
+        ours.observe({"loss": metric, "accuracy": metric})
         assert ours.rate(5) == pytest.approx(theirs.param_groups[0]["lr"], rel=1e-12)
         ours = optim.build(json.loads(json.dumps(optim.describe(ours))))
         seen.add(ours.rate(0))
@@ -102,7 +102,7 @@ def test_plateau_by_hand():
     plateau = optim.Plateau(1.0, factor=0.5, patience=1, cooldown=1, min_lr=0.2)
     rates = []
     for metric in [3.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0]:
-        plateau.observe(metric)
+        plateau.observe({"loss": metric})
         rates.append(plateau.rate(0))
     assert rates == [1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.2]
     assert plateau.state == [0.2, 1.0, 0, 1]
@@ -114,10 +114,10 @@ def test_plateau_rate_changes_by_observing_only():
     warm = optim.Warmup(plateau, 4, start=0.0)
     assert warm.rate(2) == 0.25 and warm.rate(4) == warm.rate(9) == 0.5
     for metric in (1.0, 1.0):
-        warm.observe(metric)
+        warm.observe({"loss": metric})
     assert warm.rate(9) == pytest.approx(0.05)
     constant = optim.Constant(0.5)
-    constant.observe(1.0)
+    constant.observe({"loss": 1.0})
     assert constant.rate(1) == 0.5
 
 

@@ -244,7 +244,7 @@ def test_optimizer_step_by_step(name, scale, kernels, dtype):
     theirs = make([parameter])
     for step in range(20):
         gradient[:] = np.where(rng.random(size) < 0.1, 0, rng.standard_normal(size) * 10.0 ** rng.integers(-4, 2, size))
-        ours.fill_hyper(hyper, step, step / 7)
+        ours.fill_hyper(hyper, step, ours.lr.rate(step / 7))
         calls[step & 1](0)
         parameter.grad = torch.from_numpy(gradient.astype(np.float64))
         theirs.step()

@@ -40,8 +40,8 @@ class Adam(Optimizer):
         self.eps = positive(name, "eps", eps)
         self.weight_decay = positive(name, "weight_decay", weight_decay, zero=True)
 
-    def fill_hyper(self, hyper: np.ndarray, step: int, epoch: float) -> None:
-        hyper[0], hyper[1], hyper[2] = self.lr.rate(epoch), *self.betas
+    def fill_hyper(self, hyper: np.ndarray, step: int, rate: float) -> None:
+        hyper[0], hyper[1], hyper[2] = rate, *self.betas
         hyper[3], hyper[4] = self.eps, self.weight_decay
         hyper[5], hyper[6] = 1 - self.betas[0] ** (step + 1), 1 - self.betas[1] ** (step + 1)
 

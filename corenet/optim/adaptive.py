@@ -29,8 +29,8 @@ class RMSprop(Optimizer):
         self.slots = 3 if centered else 2
         self.operation = update.rmsprop_centered if centered else update.rmsprop
 
-    def fill_hyper(self, hyper: np.ndarray, step: int, epoch: float) -> None:
-        hyper[:] = self.lr.rate(epoch), self.alpha, self.eps, self.weight_decay, self.momentum
+    def fill_hyper(self, hyper: np.ndarray, step: int, rate: float) -> None:
+        hyper[:] = rate, self.alpha, self.eps, self.weight_decay, self.momentum
 
 
 class Adagrad(Optimizer):
@@ -52,8 +52,8 @@ class Adagrad(Optimizer):
         )
         self.eps = positive("Adagrad", "eps", eps)
 
-    def fill_hyper(self, hyper: np.ndarray, step: int, epoch: float) -> None:
-        hyper[0] = self.lr.rate(epoch) / (1 + step * self.lr_decay)
+    def fill_hyper(self, hyper: np.ndarray, step: int, rate: float) -> None:
+        hyper[0] = rate / (1 + step * self.lr_decay)
         hyper[1], hyper[2], hyper[3] = self.eps, self.weight_decay, self.initial_accumulator_value
 
 
@@ -72,5 +72,5 @@ class Adadelta(Optimizer):
         self.eps = positive("Adadelta", "eps", eps)
         self.weight_decay = positive("Adadelta", "weight_decay", weight_decay, zero=True)
 
-    def fill_hyper(self, hyper: np.ndarray, step: int, epoch: float) -> None:
-        hyper[0], hyper[1], hyper[2], hyper[3] = self.lr.rate(epoch), self.rho, self.eps, self.weight_decay
+    def fill_hyper(self, hyper: np.ndarray, step: int, rate: float) -> None:
+        hyper[0], hyper[1], hyper[2], hyper[3] = rate, self.rho, self.eps, self.weight_decay

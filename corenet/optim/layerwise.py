@@ -103,8 +103,8 @@ class LARS(LayerwiseOptimizer):
         self.trust_coefficient = positive("LARS", "trust_coefficient", trust_coefficient)
         self.eps = positive("LARS", "eps", eps, zero=True)
 
-    def fill_hyper(self, hyper: np.ndarray, step: int, epoch: float) -> None:
-        hyper[0], hyper[1] = self.lr.rate(epoch), self.momentum
+    def fill_hyper(self, hyper: np.ndarray, step: int, rate: float) -> None:
+        hyper[0], hyper[1] = rate, self.momentum
 
     def passes(
         self, high: int, blocks: Blocks, old: Any, new: Any, gradient: Any, kept: Sequence[Any], trust: Trust
@@ -138,8 +138,8 @@ class LAMB(LayerwiseOptimizer):
         self.eps = positive("LAMB", "eps", eps)
         self.weight_decay = positive("LAMB", "weight_decay", weight_decay, zero=True)
 
-    def fill_hyper(self, hyper: np.ndarray, step: int, epoch: float) -> None:
-        hyper[0], hyper[1], hyper[2], hyper[3] = self.lr.rate(epoch), *self.betas, self.eps
+    def fill_hyper(self, hyper: np.ndarray, step: int, rate: float) -> None:
+        hyper[0], hyper[1], hyper[2], hyper[3] = rate, *self.betas, self.eps
         hyper[4], hyper[5] = 1 - self.betas[0] ** (step + 1), 1 - self.betas[1] ** (step + 1)
 
     def passes(
@@ -159,7 +159,7 @@ class LAMB(LayerwiseOptimizer):
 
 def layerwise_step(
     optimizer: LayerwiseOptimizer, blocks: Blocks, trust: Trust, old: np.ndarray, new: np.ndarray,
-    gradient: np.ndarray, kept: Sequence[np.ndarray], step: int, epoch: float = 0.0, *,
+    gradient: np.ndarray, kept: Sequence[np.ndarray], step: int, rate: float, *,
     owners: Sequence[tuple[int, int]] | None = None, backend: Backend | None = None,
 ) -> None:  # fmt: skip
     """One step on flat vectors, one owner after the other: what several of them do at once between two barriers.
@@ -178,7 +178,7 @@ def layerwise_step(
         operation, args = call
         (operation if backend is None else backend.function(operation, (first, *args)))(first, *args)
 
-    optimizer.fill_hyper(trust.hyper, step, epoch)
+    optimizer.fill_hyper(trust.hyper, step, rate)
     for (low, _), (measure, _, _) in zip(owners, calls, strict=True):
         run(low, measure)
     run(len(blocks.starts) - 1, calls[0][1])

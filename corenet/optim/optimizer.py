@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from ..kernels import update
 from ..kernels.operation import Operation
 from .common import Common, Group
-from .schedule import Scaled, Schedule, as_schedule, positive
+from .schedule import Schedule, as_schedule, positive
 
 
 class Optimizer(ABC):
@@ -29,6 +29,7 @@ class Optimizer(ABC):
     operation: Operation  # update(low, high, old, new, gradient, *(old and new of each slot), hyper)
     hyper_size: int
     weight_decay: float
+    lr_scale = 1.0  # of the schedule's rate
 
     def __init__(self, lr: float | Schedule, common: dict[str, Any]):
         name = type(self).__name__
@@ -42,13 +43,12 @@ class Optimizer(ABC):
         other = copy.copy(self)
         if group.weight_decay is not None:
             other.weight_decay = float(group.weight_decay)
-        if group.lr_scale != 1:
-            other.lr = Scaled(self.lr, group.lr_scale)
+        other.lr_scale = float(group.lr_scale)
         return other
 
     @abstractmethod
-    def fill_hyper(self, hyper: np.ndarray, step: int, epoch: float) -> None:
-        """Write this step's numbers into hyper (hyper_size,) float64; step counts from 0, epoch may be a fraction."""
+    def fill_hyper(self, hyper: np.ndarray, step: int, rate: float) -> None:
+        """Write this step's numbers into hyper (hyper_size,) float64; step counts from 0, rate is the learning rate."""
 
 
 class SGD(Optimizer):
@@ -73,6 +73,6 @@ class SGD(Optimizer):
         if self.nesterov and self.momentum == 0:
             raise ConfigError("SGD(nesterov=True)", expected="momentum above 0", got="0")
 
-    def fill_hyper(self, hyper: np.ndarray, step: int, epoch: float) -> None:
-        hyper[0] = self.lr.rate(epoch)
+    def fill_hyper(self, hyper: np.ndarray, step: int, rate: float) -> None:
+        hyper[0] = rate
         hyper[1], hyper[2], hyper[3] = self.momentum, self.weight_decay, self.nesterov

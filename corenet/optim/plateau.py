@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigError
@@ -16,15 +16,13 @@ MODES, THRESHOLD_MODES = ("min", "max"), ("rel", "abs")
 class Plateau(Schedule):
     """The rate times `factor` after more than `patience` epochs without improvement (PyTorch's ReduceLROnPlateau).
 
-    An epoch improves if its metric is below best · (1 − threshold), with threshold_mode "abs" best − threshold; with
-    mode "max", above best · (1 + threshold) or best + threshold. The `cooldown` epochs after a reduction do not count
-    as bad; the rate stays at or above min_lr, and changes of at most eps are not made.
+    The metric is the loss, with mode "max" the accuracy; validation's, where there is a validation. An epoch improves
+    if it is below best · (1 − threshold), with threshold_mode "abs" best − threshold; with mode "max", above
+    best · (1 + threshold) or best + threshold. The `cooldown` epochs after a reduction do not count as bad; the rate
+    stays at or above min_lr, and changes of at most eps are not made.
 
-    Contract. The state (rate, best, bad epochs, cooldown left) changes in `observe` and nowhere else, which the
-    training calls once after every epoch; `rate` gives the current rate whatever the epoch. The state is an argument
-    like the others (None: the beginning), so `build(describe(plateau))` goes on exactly where the first one is. A
-    schedule built from a description does not follow the one it was made from: whoever lets others compute rates
-    gives them the description made after the last `observe`.
+    The state (rate, best, bad epochs, cooldown left) changes in `observe` and nowhere else, which the Trainer calls
+    after every epoch. It is an argument, too (None: the beginning), so a saved one goes on exactly where it was.
     """
 
     def __init__(
@@ -55,11 +53,15 @@ class Plateau(Schedule):
         """[rate, best metric or None, bad epochs, epochs of cooldown left]: what `observe` changes."""
         return [self._current, self._best, self._bad, self._cooling]
 
+    @property
+    def watches(self) -> str:
+        return "loss" if self.mode == "min" else "accuracy"
+
     def rate(self, epoch: float) -> float:
         return self._current
 
-    def observe(self, metric: float) -> None:
-        metric = float(metric)
+    def observe(self, record: Mapping[str, float]) -> None:
+        metric = float(record.get(f"val_{self.watches}", record[self.watches]))
         if self._improves(metric):
             self._best, self._bad = metric, 0
         else:

@@ -6,7 +6,7 @@ import math
 import numbers
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigError
@@ -43,18 +43,13 @@ class Schedule(ABC):
     def rate(self, epoch: float) -> float:
         """The learning rate after `epoch` epochs."""
 
-    def observe(self, metric: float) -> None:  # noqa: B027
-        """Told the watched metric once after every epoch; only `Plateau` changes by it."""
+    @property
+    def watches(self) -> str:
+        """The entry of a record that `observe` reads."""
+        return "loss"
 
-
-class Scaled(Schedule):
-    """Another schedule times a factor."""
-
-    def __init__(self, schedule: Schedule, factor: float):
-        self.schedule, self.factor = schedule, positive("Scaled", "factor", factor, zero=True)
-
-    def rate(self, epoch: float) -> float:
-        return self.schedule.rate(epoch) * self.factor
+    def observe(self, record: Mapping[str, float]) -> None:  # noqa: B027
+        """Told an epoch's entry in the history when it is over; only `Plateau` changes by it."""
 
 
 class Constant(Schedule):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from .schedule import Schedule, as_schedule, below_one, positive, whole
 
@@ -25,8 +26,12 @@ class Warmup(Schedule):
             return self.schedule.rate(epoch - self.epochs)
         return self.schedule.rate(0) * (self.start + (1 - self.start) * epoch / self.epochs)
 
-    def observe(self, metric: float) -> None:
-        self.schedule.observe(metric)
+    @property
+    def watches(self) -> str:
+        return self.schedule.watches
+
+    def observe(self, record: Mapping[str, float]) -> None:
+        self.schedule.observe(record)
 
 
 class OneCycle(Schedule):

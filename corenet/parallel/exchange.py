@@ -17,6 +17,7 @@
     data      x, y         the data set, once           parent, before training         all
               weights      (n,) float64, of the loss    parent, before training         all
               order        (n,) int64                   parent, between epochs          all
+              rates        (n,) float64, one per step   parent, between epochs          all
     output    output       (n, outputs)                 who computed the chunk          parent, afterwards
 
 Between two barriers no element is written by one worker and touched by another. State, slots and totals alternate
@@ -82,4 +83,5 @@ def data_fields(x_shape: tuple[int, ...], x_dtype: Any, elements: int = 0, y_dty
         "y": ((n, elements), y_dtype),
         "weights": ((n,), "float64"),
         "order": ((n,), "int64"),
+        "rates": ((n,), "float64"),
     }

@@ -120,7 +120,7 @@ class ShardReducer:
             yield from (call for phase in self._phases[copy] for _, call in phase)
         yield from self.sum_metrics
 
-    def run(self, step: int, epoch: float, chunks: int, samples: int, meet: Callable[[], None]) -> None:
+    def run(self, step: int, rate: float, chunks: int, samples: int, meet: Callable[[], None]) -> None:
         """Reduce and update the shard after a batch of `samples` samples in `chunks` chunks; `meet` is the barrier."""
         copy = step & 1
         if self.shard.rows[1] > self.shard.rows[0]:
@@ -136,7 +136,7 @@ class ShardReducer:
             part = slice(self.layout.row_end, self.layout.stat_end)
             self.arrays["average"][1 - copy, part] = self.arrays["state"][1 - copy, part]
         for optimizer, hyper in self.optimizers:
-            optimizer.fill_hyper(hyper, step, epoch)
+            optimizer.fill_hyper(hyper, step, rate * optimizer.lr_scale)
         for number, phase in enumerate(self._phases[copy]):
             if number:
                 meet()

@@ -76,7 +76,8 @@ class Sync:
         self, data: dict[str, np.ndarray], *, epoch: int, first_step: int, seed: int, shift: int, flip: bool
     ) -> None:
         """Train on every sample once, in the given order. Raises Aborted when the parent calls the run off."""
-        plan, x, y, weights, order = self.plan, data["x"], data["y"], data["weights"], data["order"]
+        plan, x, y, weights = self.plan, data["x"], data["y"], data["weights"]
+        order, rates = data["order"], data["rates"]
         n, batch = len(order), plan.batch
         steps = math.ceil(n / batch)
         for runner in self.runners:
@@ -107,7 +108,7 @@ class Sync:
                     self.rows[chunk][:] = runner.row
                     self.metrics[chunk][:] = runner.metrics
             self.meet()
-            self.reducer.run(step, epoch + index / steps, chunks, samples, self.meet)
+            self.reducer.run(step, float(rates[index]), chunks, samples, self.meet)
             if self.rank == 0 and not math.isfinite(self.reducer.totals[1 - (step & 1), 0]):
                 self.status[FAILED_STEP] = step
             self.meet()

@@ -160,13 +160,17 @@ class Session:
         return id(data.x) in self._data and self.crew.segments[f"data {id(data.x)}"]["y"].shape == targets.shape
 
     def train(
-        self, data: Dataset, targets: np.ndarray, epoch: int, seed: int, order: np.ndarray,
+        self, data: Dataset, targets: np.ndarray, epoch: int, seed: int, order: np.ndarray, rates: list[float],
         tick: Callable[[], None] | None,
     ) -> None:  # fmt: skip
-        """One epoch over a data set in the given order; it is shared first if it is not (any more)."""
+        """One epoch over a data set in the given order, with a learning rate for each step.
+
+        The data set is shared first if it is not (any more).
+        """
         name = f"data {id(data.x)}" if self._holds(data, targets) else self.share_data(data, targets)
         self.crew.segments["batch"]["totals"][:] = 0
         self.crew.segments[name]["order"][:] = order
+        self.crew.segments[name]["rates"][: len(rates)] = rates
         job = {"do": "train", "data": name, "epoch": epoch, "first_step": self.step, "seed": seed}
         self.crew.run({**job, "shift": data.shift, "flip": data.flip}, tick)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -78,8 +79,11 @@ class Trainer:
         _one_of("kernels", kernels, backend.NAMES)
         get_balancer(balance)
         self.net = net
-        self.optimizer = optimizer or optim.Adam(1e-3)
+        self.optimizer = copy.deepcopy(optimizer or optim.Adam(1e-3))  # schedules may change while they are followed
         self.loss = get_loss(loss)
+        if self.optimizer.lr.watches == "accuracy" and not self.loss.accuracy:
+            expected = "a loss that knows an accuracy, which this schedule watches"
+            raise ConfigError("optimizer", expected=expected, got=repr(self.loss), fix='Take mode="min"')
         self.layout = plan_layout(workers, threads, share_cores)
         self.chunk: int | Literal["auto"] = "auto" if chunk == "auto" else integer("chunk", chunk)
         self.strategy, self.balance, self.kernels = strategy, balance, kernels
@@ -172,6 +176,7 @@ class Trainer:
             if held_out is not None:
                 scores = self.evaluate(held_out)
                 record |= {f"val_{name}": score for name, score in scores.items()}
+            self.optimizer.lr.observe(record)
             history.epochs.append(record)
             history.seconds_train += record["seconds"]
             for callback in callbacks:
@@ -196,8 +201,9 @@ class Trainer:
                 for callback in callbacks:
                     callback.on_progress(Progress(epoch + 1, done, steps, samples, loss, rate))
 
-        order = permutation(self.seed, epoch, n)
-        session.train(data, targets, epoch, self.seed, order, tick if callbacks else None)
+        order, rate = permutation(self.seed, epoch, n), self.optimizer.lr.rate
+        rates = [rate(epoch + index / steps) for index in range(steps)]
+        session.train(data, targets, epoch, self.seed, order, rates, tick if callbacks else None)
         status, times = session.crew.status, session.crew.times
         if status[FAILED_STEP] >= 0:
             failed, status[FAILED_STEP] = int(status[FAILED_STEP]), -1
@@ -214,7 +220,7 @@ class Trainer:
         return {
             "epoch": self.epochs_done,
             **self.loss.means(session.totals),
-            "learning_rate": self.optimizer.lr.rate(epoch),
+            "learning_rate": rates[0],
             "seconds": seconds,
             "images_per_second": n / seconds,
         }
