@@ -51,9 +51,7 @@ class Sync:
         self.runners = [ChunkRunner(plan, arrays["state"], shared, source, scaling) for _ in range(waiting)]
         self.reducer = ShardReducer(plan, optimizer, arrays, rank, workers)
         self.status, self.times = arrays["status"], arrays["times"][rank]
-        # A view of each chunk's row, made once: the loop below creates no arrays.
-        self.rows = list(arrays["rows"])
-        self.counts, self.metrics = arrays["counts"], list(arrays["metrics"])
+        self.counts, self.metrics = arrays["counts"], arrays["metrics"]
         self.scale = np.zeros(1)  # of this batch
         self.weigh = Call(losses.batch_scale, np.zeros(1), np.zeros(1, np.int64), 0, self.scale)
         self.waited = 0.0  # seconds of this step
@@ -105,8 +103,8 @@ class Sync:
                         self.counts[chunk] = count
                         self.times[SAMPLES] += count
                     runner.train(step, count, part)
-                    self.rows[chunk][:] = runner.row
-                    self.metrics[chunk][:] = runner.metrics
+                    self.meetings.share(part, chunk, runner.row)
+                    self.metrics[chunk] = runner.metrics
             self.meet()
             self.reducer.run(step, float(rates[index]), chunks, samples, self.meet)
             if self.rank == 0 and not math.isfinite(self.reducer.totals[1 - (step & 1), 0]):
