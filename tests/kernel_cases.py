@@ -152,17 +152,29 @@ def pool_cases(rng):
 def batchnorm_cases(rng):
     for chunk, n, positions, C in [(4, 3, 20, 7), (2, 1, 1, 3), (16, 16, 64, 32)]:
         x, dy = rng.standard_normal((chunk, positions, C)) * 3 + 2, rng.standard_normal((chunk, positions, C))
-        gamma, beta, mean, rstd = rng.standard_normal(C), rng.standard_normal(C), x[:n].mean((0, 1)), np.ones(C)
-        y, zeros = np.zeros_like(x), [np.zeros(C) for _ in range(4)]
+        gamma, beta, mean, rstd = rng.standard_normal(C), rng.standard_normal(C), x[:n].mean((0, 1)), rng.random(C)
+        y, zeros, means = np.zeros_like(x), [np.zeros(C) for _ in range(3)], np.zeros((2, C))
         label, terms = f"{n}/{chunk}x{positions}x{C}", n * positions
-        args = [n, x, gamma, beta, y, *zeros[:3], np.zeros((chunk, C)), 1e-5]
-        yield Case(batchnorm.forward, args, [4, 5, 6, 7], terms, label, scratch=[8], per_sample=False)
-        args = [n, x, dy, gamma, mean, rstd, y, *zeros[:2], np.zeros((chunk, 2 * C))]
-        yield Case(batchnorm.backward, args, [6, 7, 8], terms, label, scratch=[9], per_sample=False)
-        args = [*args[:6], None, *args[7:]]
-        yield Case(batchnorm.backward, args, [7, 8], terms, f"{label} no dx", scratch=[9], per_sample=False)
-        args = [n, x, gamma, beta, mean, rng.random(C), y, 1e-5]
-        yield Case(batchnorm.forward_running, args, [6], 1, label)
+        args = [n, x, *zeros, np.zeros((chunk, C)), 1e-5]
+        yield Case(batchnorm.measure, args, [2, 3, 4], terms, label, scratch=[5], per_sample=False)
+        args, what = [*args[:4], None, *args[5:]], f"{label}, of all chunks"
+        yield Case(batchnorm.measure, args, [2, 3], terms, what, scratch=[5], per_sample=False)
+        yield Case(batchnorm.normalise, [n, x, gamma, beta, mean, rstd, y], [6], 1, label)
+        args = [n, x, dy, mean, rstd, *zeros[:2], means, np.zeros((chunk, 2 * C))]
+        yield Case(batchnorm.measure_gradients, args, [5, 6, 7], terms, label, scratch=[8], per_sample=False)
+        args = [*args[:7], None, args[8]]
+        yield Case(batchnorm.measure_gradients, args, [5, 6], terms, what, scratch=[8], per_sample=False)
+        yield Case(batchnorm.backward, [n, x, dy, gamma, mean, rstd, rng.standard_normal((2, C)), y], [7], 4, label)
+        yield Case(batchnorm.running_rstd, [1, rng.random(C), zeros[0], 1e-5], [2], 1, label, per_sample=False)
+    # More places than chunks: the last batch is shorter, and its last chunk smaller.
+    for n in (1, 2, 5, 6):
+        a, b, counts = rng.standard_normal((8, 6)), rng.random((8, 6)), np.array([4] * 8)
+        counts[n - 1] = 3
+        mean, rstd, work, label = np.zeros(6), np.zeros(6), np.zeros((8, 12)), f"{n} chunks"
+        args = [n, a, b, counts, mean, rstd, work, 49, 1e-5]
+        yield Case(batchnorm.combine, args, [4, 5], n, label, scratch=[6], per_sample=False)
+        args = [n, a, b, counts, np.zeros((2, 6)), work, 49]
+        yield Case(batchnorm.combine_gradients, args, [4], n, label, scratch=[5], per_sample=False)
     means, centreds, counts = rng.standard_normal((5, 6)), rng.random((5, 6)), np.array([4, 4, 4, 4, 1])
     args = [5, means, centreds, counts, rng.random(6), rng.random(6), np.zeros(6), np.zeros(6), 49, 0.1]
     yield Case(batchnorm.merge, args, [6, 7], 5, per_sample=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,6 +13,7 @@ from nets_layers import more_nets
 
 from corenet.engine import Call, Plan, Program, aligned_bytes, initial_state, make_plan, private_spaces
 from corenet.engine.buffer import Buffer
+from corenet.engine.plan import Meet
 from corenet.kernels import clock
 from corenet.kernels.backend import Backend, select
 from corenet.nn import (
@@ -155,14 +157,25 @@ CASES: dict[str, dict[str, Layer]] = {
     "BatchNorm1d": {
         "of vectors": within(Flatten(), Linear(48, 5), BatchNorm1d(5), ReLU()),
         "of sequences": along(BatchNorm1d(4, eps=1e-2), ReLU()),
+        "sync, of vectors": within(Flatten(), Linear(48, 5), BatchNorm1d(5, sync=True), ReLU()),
+        "sync, of sequences": along(BatchNorm1d(4, eps=1e-2, sync=True), ReLU()),
     },
     "BatchNorm3d": {
         "between": inside(BatchNorm3d(4), ReLU()),
+        "sync": inside(BatchNorm3d(4, sync=True), ReLU()),
     },
     "BatchNorm2d": {
         "between": within(BatchNorm2d(3, eps=1e-2)),
         "twice": within(BatchNorm2d(3, momentum=0.5), Conv2d(3, 2, 2, bias=False), BatchNorm2d(2), ReLU()),
         "first layer": ended(BatchNorm2d(2)),
+        "sync": within(BatchNorm2d(3, eps=1e-2, sync=True)),
+        "sync, first layer": ended(BatchNorm2d(2, sync=True)),
+        "sync, several": within(
+            BatchNorm2d(3, momentum=0.5, sync=True),
+            Residual(Sequential(same(), BatchNorm2d(3, sync=True), ReLU()), BatchNorm2d(3, sync=True)),
+            Conv2d(3, 2, 2, bias=False),
+            BatchNorm2d(2),
+        ),
     },
     "Sequential": {
         "nested": within(Sequential(Sequential(same(), ReLU()), Sequential())),
@@ -205,11 +218,16 @@ class Chunk:
     buffer, gives other results than the planned arena.
     """
 
-    def __init__(self, plan: Plan, backend: Backend | None = None, state: np.ndarray | None = None, apart=False):
-        self.plan = plan
+    def __init__(
+        self, plan: Plan, backend: Backend | None = None, state: np.ndarray | None = None, apart=False,
+        beside: Chunk | None = None,
+    ):  # fmt: skip
+        """beside: another chunk of the same batch, whose panels this one fills, too."""
+        self.plan, self.backend = plan, backend or select("numpy")
         self.state = aligned_bytes(plan.layout.size * plan.layout.dtype.itemsize).view(plan.layout.dtype)
         self.state[:] = initial_state(plan, 0) if state is None else state
-        self.panels = aligned_bytes(plan.bytes["panels"])
+        self.panels = beside.panels if beside else aligned_bytes(plan.bytes["panels"])
+        self.common = aligned_bytes(plan.bytes["common"])
         self.fence = Fence()
         if apart:
             memory: dict[Buffer, np.ndarray] = {}
@@ -227,18 +245,27 @@ class Chunk:
             def array(buffer: Buffer) -> np.ndarray:
                 return buffer.array(self.spaces)
 
-        self.spaces = {**private_spaces(plan), "panels": self.panels, "state": self.state.view(np.uint8)}
-        self.row = self.spaces["row"].view(plan.layout.dtype)
+        self.spaces = {
+            **private_spaces(plan), "panels": self.panels, "common": self.common, "state": self.state.view(np.uint8)
+        }  # fmt: skip
+        self.row, self.array = self.spaces["row"].view(plan.layout.dtype), array
         bound: Any = Apart(plan, array) if apart else Program(plan, self.spaces)
         self.program = bound
         for call in bound.calls():
-            call.link(backend or select("numpy"))
+            call.link(self.backend)
 
     def run(self, images, labels, samples=None, *, first=0, count: float | None = None, step=0, seed=0) -> float:
         """Forward (and backward, in training) of these samples, whose first is number `first` of a batch that
         counts `count`; the sum of their losses."""  # fmt: skip
+        self.load(images, labels, samples, first=first, count=count, step=step, seed=seed)
+        run_together([self])
+        return float(self.program.metrics[0])
+
+    def load(self, images, labels, samples=None, *, first=0, count: float | None = None, step=0, seed=0) -> None:
+        """Put in the samples to be run, and NaN into all other memory."""
         n, program = len(images), self.program
-        self.spaces["arena"][:] = 0xFF
+        self.n = n
+        self.spaces["arena"][:] = self.common[:] = 0xFF
         self.row[:] = np.nan
         program.images[:] = np.nan
         program.images[:n] = images
@@ -249,11 +276,14 @@ class Chunk:
         time = program.clock
         time[clock.SEED], time[clock.STEP] = seed, step
         time[clock.FIRST], program.scale[0] = first, 1 / (n if count is None else count)
-        program.forward(n)
-        if self.plan.training:
-            program.backward(n)
-        self.fence.check()
-        return float(program.metrics[0])
+
+    def meet(self, place: int, chunks: list[Chunk]) -> None:
+        """Make for itself what all chunks of the batch, which have come to that place, make of all their rows."""
+        meet = self.plan.meets[place]
+        columns = [np.stack([column.array(chunk.spaces) for chunk in chunks]) for column in meet.columns]
+        counts = np.array([chunk.n for chunk in chunks])
+        args = len(chunks), *columns, counts, *map(self.array, meet.results), *meet.args
+        self.backend.function(meet.operation, args)(*args)
 
     @property
     def output(self) -> np.ndarray:
@@ -276,27 +306,37 @@ class Chunk:
         return found
 
 
+def run_together(chunks: list[Chunk]) -> None:
+    """Bring the loaded chunks of a batch, in their order, from one place where all meet to the next."""
+    for part in range(len(chunks[0].plan.meets) + 1):
+        for chunk in chunks:
+            if part:
+                chunk.meet(part - 1, chunks)
+            chunk.program.run(part, chunk.n)
+    for chunk in chunks:
+        chunk.fence.check()
+
+
 class Apart:
     """The calls of a plan, each buffer in memory of its own: what `Program` has to be equal to."""
 
     def __init__(self, plan: Plan, array: Callable[[Buffer], np.ndarray]):
-        def bind(step):
-            return Call(step.operation, *(array(a) if isinstance(a, Buffer) else a for a in step.args))
-
-        self.forward_calls, self.backward_calls = ([bind(s) for s in part] for part in (plan.forward, plan.backward))
+        self.parts: list[list[Call]] = [[]]
+        for step in (*plan.forward, *plan.backward):
+            if isinstance(step, Meet):
+                self.parts.append([])
+            else:
+                args = (array(a) if isinstance(a, Buffer) else a for a in step.args)
+                self.parts[-1].append(Call(step.operation, *args))
         self.images, self.targets, self.samples = (array(b) for b in (plan.images, plan.targets, plan.samples))
         self.clock, self.scale, self.metrics = (array(b) for b in (plan.clock, plan.scale, plan.metrics))
         self.output = array(plan.output)
 
     def calls(self) -> Iterable[Call]:
-        return (*self.forward_calls, *self.backward_calls)
+        return itertools.chain(*self.parts)
 
-    def forward(self, n: int) -> None:
-        for call in self.forward_calls:
-            call(n)
-
-    def backward(self, n: int) -> None:
-        for call in self.backward_calls:
+    def run(self, part: int, n: int) -> None:
+        for call in self.parts[part]:
             call(n)
 
 
@@ -315,18 +355,20 @@ def gradients(
     shares = [share for share in shares if share]
     assert sum(shares) == len(images)
     plan = make_plan(net, images.shape[1:], chunk or max(shares), len(images), loss=loss, dtype=dtype)
-    one = Chunk(plan, backend, state)
     count = loss.weights(labels.reshape(len(labels), -1)).sum()
-    mean, total, first = 0.0, {}, 0
+    chunks, first = [], 0
     for share in shares:
         part = slice(first, first + share)
-        mean += one.run(images[part], labels[part], first=first, count=count, step=step) / count
-        for name, value in one.measured().items():
-            total[name] = total.get(name, 0) + value
+        chunks.append(Chunk(plan, backend, state, beside=chunks[0] if chunks else None))
+        chunks[-1].load(images[part], labels[part], first=first, count=count, step=step)
         first += share
+    run_together(chunks)
+    mean = sum(float(chunk.program.metrics[0]) for chunk in chunks) / count
+    measured = [chunk.measured() for chunk in chunks]
+    total = {name: sum(one[name] for one in measured) for name in measured[0]}
     statistics = {e.name for e in plan.layout.entries if e.part == "statistic"}
     total = {name: value for name, value in total.items() if name not in statistics}
-    return mean, total | one.products(len(images))
+    return mean, total | chunks[0].products(len(images))
 
 
 class Tap(Layer):

@@ -12,6 +12,7 @@ from corenet.nn.loss import Loss
 from corenet.optim import Optimizer
 from corenet.parallel.chunks import ChunkRunner
 from corenet.parallel.exchange import batch_fields, state_fields
+from corenet.parallel.meetings import Meetings
 from corenet.parallel.reduction import ShardReducer
 
 
@@ -29,10 +30,16 @@ class Steps:
         self.arrays["state"][0] = initial_state(self.plan, seed)
         scaling = (0.0,), (1.0,)
         images = np.dtype(np.float32)
-        self.runner = ChunkRunner(self.plan, self.arrays["state"], {"panels": self.arrays["panels"]}, images, scaling)
+        shared = {"panels": self.arrays["panels"], "common": aligned_bytes(self.plan.bytes["common"])}
+        self.meetings = Meetings(self.plan, self.arrays["rows"], self.arrays["counts"], shared["common"])
+        self.runners = [
+            ChunkRunner(self.plan, self.arrays["state"], shared, images, scaling)
+            for _ in range(self.plan.chunks if len(self.meetings) else 1)
+        ]
         self.reducer = ShardReducer(self.plan, optimizer, self.arrays, 0, 1)
-        for call in (*self.runner.calls(), *self.reducer.calls()):
-            call.link(backend)
+        for user in (*self.runners, self.meetings, self.reducer):
+            for call in user.calls():
+                call.link(backend)
         self.steps, self.seed = 0, seed
 
     @property
@@ -42,20 +49,23 @@ class Steps:
 
     def step(self, images: np.ndarray, labels: np.ndarray, epoch: float = 0.0) -> float:
         samples, size = len(images), self.plan.chunk
-        order, time = np.arange(samples), self.runner.clock
-        time[clock.SEED], time[clock.STEP] = self.seed, self.steps
+        order, chunks = np.arange(samples), -(-samples // size)
         targets = labels.reshape(samples, -1)
         scale = 1 / self.loss.weights(targets).sum()
-        chunks = -(-samples // size)
-        for chunk in range(chunks):
-            first = chunk * size
-            n = min(size, samples - first)
-            self.runner.load(n, images, order, first)
-            self.runner.start(n, first, targets, scale)
-            self.runner.train(self.steps, n)
-            self.arrays["rows"][chunk] = self.runner.row
-            self.arrays["metrics"][chunk] = self.runner.metrics
-            self.arrays["counts"][chunk] = n
+        for part in range(len(self.meetings) + 1):
+            if part:
+                self.meetings.combine(part - 1, chunks)
+            for chunk in range(chunks):
+                runner, first = self.runners[chunk % len(self.runners)], chunk * size
+                n = min(size, samples - first)
+                if part == 0:
+                    runner.clock[clock.SEED], runner.clock[clock.STEP] = self.seed, self.steps
+                    runner.load(n, images, order, first)
+                    runner.start(n, first, targets, scale)
+                    self.arrays["counts"][chunk] = n
+                runner.train(self.steps, n, part)
+                self.meetings.share(part, chunk, runner.row)
+                self.arrays["metrics"][chunk] = runner.metrics
         loss = self.loss.means(self.arrays["metrics"][:chunks].sum(axis=0))["loss"]
         self.reducer.run(self.steps, self.optimizer.lr.rate(epoch), chunks, samples, lambda: None)
         self.steps += 1

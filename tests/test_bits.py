@@ -38,6 +38,17 @@ def norm() -> nn.Sequential:
     )  # fmt: skip
 
 
+def norm_of_the_batch() -> nn.Sequential:
+    """Five layers in which all chunks meet, one of them the first of the net, and one in which they do not."""
+    body = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1, bias=False), nn.BatchNorm2d(3, sync=True), nn.ReLU())
+    shortcut = nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3, sync=True))
+    return nn.Sequential(
+        nn.BatchNorm2d(1, sync=True), nn.Conv2d(1, 3, 3, bias=False), nn.BatchNorm2d(3, sync=True), nn.ReLU(),
+        nn.Residual(body, shortcut), nn.BatchNorm2d(3), nn.Flatten(), nn.Dropout(0.2), nn.Linear(48, 9),
+        nn.BatchNorm1d(9, sync=True), nn.ReLU(), nn.Linear(9, CLASSES),
+    )  # fmt: skip
+
+
 def dropout() -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(1, 3, 3), nn.Dropout(0.25), nn.Flatten(), nn.Dropout(0.5), nn.Linear(48, CLASSES))
 
@@ -95,6 +106,11 @@ CASES = {
     "RMSprop, centred": Case(norm, optim.RMSprop(1e-3, momentum=0.5, centered=True)),
     "BatchNorm2d": Case(norm, batch=40),
     "BatchNorm2d, chunk by hand": Case(norm, optim.Adam(0.01), settings={"chunk": 5}),
+    "BatchNorm of the batch": Case(norm_of_the_batch, optim.SGD(0.05, momentum=0.9), settings={"chunk": 3}),
+    "BatchNorm of the batch, many chunks": Case(
+        norm_of_the_batch, optim.Adam(0.01), batch=50, dtype=np.float32, augment={"flip": True}, settings={"chunk": 4},
+    ),
+    "BatchNorm of a batch of one chunk": Case(norm_of_the_batch, batch=4, n=17, settings={"chunk": 4}),
     "Dropout": Case(dropout),
     "Dropout, float32, chunk by hand": Case(dropout, dtype=np.float32, settings={"chunk": 3}),
     "augmentation": Case(plain, augment={"shift": 2, "flip": True}),
@@ -135,7 +151,9 @@ def test_workers_and_threads_leave_no_trace(trainer, case):
     assert {crew: names for crew, other in results.items() if (names := differing(alone, other))} == {}
 
 
-@pytest.mark.parametrize("name", ["everything", "Dropout, float32, chunk by hand", "a batch of two"])
+@pytest.mark.parametrize(
+    "name", ["everything", "Dropout, float32, chunk by hand", "a batch of two", "BatchNorm of the batch"]
+)
 def test_numpy_kernels_too(trainer, name):
     alone = CASES[name].train(trainer, kernels="numpy")
     for workers in (2, 3):

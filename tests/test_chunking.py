@@ -17,3 +17,9 @@ def test_batch_norm_gets_enough_samples_wherever_it_is(norm):
     assert choose_chunk(net, 64) == LEAST_FOR_STATISTICS
     assert choose_chunk(net, 10) == 10  # there are no more
     assert choose_chunk(net, 4096) == LARGEST
+
+
+def test_batch_norm_of_the_whole_batch_needs_no_larger_chunks():
+    synchronised = nn.BatchNorm2d(2, sync=True)
+    assert choose_chunk(nn.describe(nn.Sequential(nn.Residual(synchronised))), 64) == 8
+    assert choose_chunk(nn.describe(nn.Sequential(synchronised, nn.BatchNorm2d(2))), 64) == LEAST_FOR_STATISTICS

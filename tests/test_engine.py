@@ -10,6 +10,7 @@ from nets import ALL, Chunk, batch_for, gradients, shape_of, some_batch
 from corenet import models
 from corenet.engine import initial_state, make_plan
 from corenet.engine.buffer import ALIGNMENT, Buffer, aligned, place_by_lifetime
+from corenet.engine.plan import Step
 from corenet.kernels.backend import Backend, numba_problem, select
 from corenet.nn import BatchNorm2d, Conv2d, CrossEntropy, Flatten, Linear, ReLU, Sequential
 
@@ -55,7 +56,7 @@ def test_no_plan_has_overlapping_buffers(label, training):
     plan = make_plan(net, shape, 2, loss=CrossEntropy() if training else None)
     lifetimes: dict = {}
     for time, step in enumerate((*plan.forward, *plan.backward)):
-        for root in {buffer.root for buffer in step.buffers()}:
+        for root in {buffer.root for buffer in step.buffers()} if isinstance(step, Step) else ():
             if root.space == "arena":
                 lifetimes[root] = (lifetimes.get(root, (time,))[0], time)
     if not training and plan.output.root in lifetimes:
@@ -143,9 +144,10 @@ def test_chunks_of_any_size_add_up_to_the_gradient_of_the_batch(label, shares):
 
 
 @pytest.mark.parametrize("backend", [pytest.param("numba", marks=needs_numba), "numpy"])
-def test_batch_norm_of_one_value_is_finite(backend):
+@pytest.mark.parametrize("sync", [False, True])
+def test_batch_norm_of_one_value_is_finite(sync, backend):
     """One sample, one position: the variance is 0, the output is beta, and no gradient is NaN."""
-    net = Sequential(Conv2d(1, 2, 2), BatchNorm2d(2), ReLU(), Flatten(), Linear(2, 3))
+    net = Sequential(Conv2d(1, 2, 2), BatchNorm2d(2, sync=sync), ReLU(), Flatten(), Linear(2, 3))
     images, labels = some_batch(1, (2, 2, 1))
     found = results(net, images, labels, chunk=4, backend=select(backend))
     assert all(np.isfinite(value).all() for value in found.values())

@@ -69,7 +69,11 @@ def test_gradient_is_that_of_the_loss(label):
     check_gradients(ALL[label], [3], batch_for(label, 3))
 
 
-@pytest.mark.parametrize("label", ["BatchNorm2d, twice", "Dropout, of a vector, twice", "Conv3d, first layer"])
+@pytest.mark.parametrize(
+    "label",
+    ["BatchNorm2d, twice", "Dropout, of a vector, twice", "Conv3d, first layer"]
+    + [label for label in ALL if label.startswith("BatchNorm") and "sync" in label],
+)
 def test_gradient_of_a_batch_in_unequal_chunks_is_that_of_its_loss(label):
     check_gradients(ALL[label], [4, 4, 1], batch_for(label, 9))
 

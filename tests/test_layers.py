@@ -111,7 +111,7 @@ def test_numbers_of_numpy_are_numbers():
         Conv2d(np.int64(3), np.int32(8), (np.uint8(3), 2), stride=np.int16(2)),
         Linear(np.prod((4, 4, 3)), 3),
         Dropout(np.float32(0.5)),
-        BatchNorm2d(np.int64(3), np.float32(0.25), momentum=np.float64(0.5)),
+        BatchNorm2d(np.int64(3), np.float32(0.25), momentum=np.float64(0.5), sync=np.bool_(True)),
         MaxPool2d(np.int64(2)),
     ]
     assert [json.loads(json.dumps(describe(layer))) for layer in layers] == [
@@ -121,7 +121,7 @@ def test_numbers_of_numpy_are_numbers():
         {"type": "Linear", "in_features": 48, "out_features": 3, "bias": True,
          "weight_init": "torch_default", "bias_init": None},
         {"type": "Dropout", "p": 0.5},
-        {"type": "BatchNorm2d", "num_features": 3, "eps": 0.25, "momentum": 0.5},
+        {"type": "BatchNorm2d", "num_features": 3, "eps": 0.25, "momentum": 0.5, "sync": True},
         {"type": "MaxPool2d", "kernel_size": [2, 2], "stride": [2, 2], "padding": [0, 0], "ceil_mode": False},
     ]  # fmt: skip
 

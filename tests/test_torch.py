@@ -109,10 +109,10 @@ def samples_for(layer) -> tuple[int, ...]:
     return {"1d": (11, C), "3d": (4, 5, 6, C)}.get(type(layer).__name__[-2:], (7, 6, C))
 
 
-def dropout_masks(plan, chunk):
-    """The masks that a plan's dropout steps have just drawn, in forward order."""
-    for step, call in zip(plan.forward, chunk.program.forward_calls, strict=True):
-        if step.operation in (dropout.forward, dropout2d.forward):
+def dropout_masks(chunk):
+    """The masks that a chunk's dropout steps have just drawn, in forward order."""
+    for call in chunk.program.calls():
+        if call.operation in (dropout.forward, dropout2d.forward):
             yield call.args[2]
 
 
@@ -142,7 +142,7 @@ def check_layer(name, layer, kernels, dtype):
     chunk = Chunk(plan, select(kernels), state, apart=True)  # the masks stay there to be read
     chunk.run(x, np.zeros(n, int), step=4)
 
-    theirs = to_torch(layer, dropout_masks(plan, chunk))
+    theirs = to_torch(layer, dropout_masks(chunk))
     load(theirs, {key: array.astype(np.float64) for key, array in plan.layout.arrays(state).items()})
     theirs.train()
     their_x = images_to_torch(x).requires_grad_()
@@ -171,7 +171,7 @@ def test_net_forward_and_backward(label):
     state = noisy(plan)
     chunk = Chunk(plan, state=state, apart=True)  # the masks stay there to be read
     loss = chunk.run(images, labels, step=1) / 4
-    theirs = to_torch(net, dropout_masks(plan, chunk))
+    theirs = to_torch(net, dropout_masks(chunk))
     load(theirs, plan.layout.arrays(state))
     theirs.train()
     their_loss = torch.nn.functional.cross_entropy(theirs(images_to_torch(images)), torch.from_numpy(labels))
@@ -189,9 +189,10 @@ def test_net_forward_and_backward(label):
 @needs_numba
 @pytest.mark.parametrize("chunk", [7, 3, 2])
 @pytest.mark.parametrize("momentum", [0.1, 0.5, 1.0])
-def test_running_statistics_are_those_of_the_whole_batch(momentum, chunk):
+@pytest.mark.parametrize("sync", [False, True])
+def test_running_statistics_are_those_of_the_whole_batch(sync, momentum, chunk):
     """PyTorch's rule (momentum, unbiased variance) on batches of 7 and 4, whatever the chunks they are cut into."""
-    net = nn.Sequential(nn.BatchNorm2d(2, momentum=momentum), nn.Flatten(), nn.Linear(24, CLASSES))
+    net = nn.Sequential(nn.BatchNorm2d(2, momentum=momentum, sync=sync), nn.Flatten(), nn.Linear(24, CLASSES))
     ours = Steps(net, optim.SGD(0.1), (4, 3, 2), chunk, 7, select("numba"))
     theirs = torch.nn.BatchNorm2d(2, momentum=momentum)
     for step, size in enumerate((7, 4, 7)):
@@ -323,13 +324,13 @@ def test_training_lenet5_follows_pytorch(ours, theirs):
     check_training(models.lenet5(), MODELS["lenet5"](), ours, theirs, (28, 28, 1))
 
 
-def check_training(net, module, ours, theirs, shape):
+def check_training(net, module, ours, theirs, shape, *, chunk=16, size=16):
     """The losses of twenty steps agree, and fall."""
-    steps = Steps(net, ours, shape, 16, 16, select("numba"))
+    steps = Steps(net, ours, shape, chunk, size, select("numba"))
     load(module, steps.parameters)
     optimizer = theirs(module.parameters())
     losses = []
-    for images, labels in make_batches(20, 16, shape):
+    for images, labels in make_batches(20, size, shape):
         optimizer.zero_grad()
         logits = module(images_to_torch(images, torch.float32))
         loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels))
@@ -342,18 +343,20 @@ def check_training(net, module, ours, theirs, shape):
 
 
 @needs_numba
-def test_training_with_batch_norm_and_residuals_follows_pytorch():
-    """Chunk = batch makes it the textbook layer."""
+@pytest.mark.parametrize("sync, chunk, size", [(False, 16, 16), (True, 16, 16), (True, 4, 16), (True, 3, 17)])
+def test_training_with_batch_norm_and_residuals_follows_pytorch(sync, chunk, size):
+    """The textbook layer: chunk = batch makes it that, or sync with chunks of any size, the last one smaller."""
     net = nn.Sequential(
-        nn.Conv2d(2, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6), nn.ReLU(),
-        nn.Residual(nn.Sequential(nn.Conv2d(6, 6, 3, padding=1), nn.BatchNorm2d(6))), nn.ReLU(),
-        nn.AvgPool2d(2), nn.Flatten(), nn.Linear(96, 10),
+        nn.Conv2d(2, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6, sync=sync), nn.ReLU(),
+        nn.Residual(nn.Sequential(nn.Conv2d(6, 6, 3, padding=1), nn.BatchNorm2d(6, sync=sync))), nn.ReLU(),
+        nn.AvgPool2d(2), nn.Flatten(), nn.Linear(96, 12), nn.BatchNorm1d(12, sync=sync), nn.Linear(12, 10),
     )  # fmt: skip
     settings = {"momentum": 0.9, "weight_decay": 1e-3}
     module = to_torch(net).float()
     steps = check_training(
-        net, module, optim.SGD(0.05, **settings), lambda p: torch.optim.SGD(p, 0.05, **settings), (8, 8, 2)
-    )
+        net, module, optim.SGD(0.05, **settings), lambda p: torch.optim.SGD(p, 0.05, **settings), (8, 8, 2),
+        chunk=chunk, size=size,
+    )  # fmt: skip
     statistics = [b for key, b in module.named_buffers() if "running_" in key]
     own = [value for key, value in steps.parameters.items() if "running_" in key]
     for got, expected in zip(own, statistics, strict=True):

@@ -109,6 +109,11 @@ class Planner:
         if self.training:
             self._backward.append(Step(operation, args, self._layer))
 
+    @property
+    def chunks(self) -> int:
+        """Chunks of a full batch."""
+        return -(-self.batch // self.chunk)
+
     def common(self, shape: tuple[int, ...]) -> Buffer:
         """Memory that all chunks of a worker share: for the results of a `meet`."""
         buffer = Buffer(shape, self.dtype.str, "common")
@@ -120,8 +125,9 @@ class Planner:
         self._forward.append(Meet(operation, columns, results, args))
 
     def meet_backward(self, operation: Operation, columns: tuple, results: tuple, *args: Any) -> None:
-        """The same among backward steps, which run in reverse order of being added."""
-        self._backward.append(Meet(operation, columns, results, args))
+        """The same among backward steps, which run in reverse order of being added; ignored in prediction."""
+        if self.training:
+            self._backward.append(Meet(operation, columns, results, args))
 
     def product(self, operation: Operation, x: Buffer, dy: Buffer, weight: Parameter) -> None:
         """Make a weight's gradient once per batch from batch-wide panels of x and dy (chunk, width)."""

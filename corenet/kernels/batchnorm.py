@@ -1,34 +1,36 @@
-"""Batch normalisation over the last axis (Ioffe & Szegedy 2015), with the statistics of the chunk (Hoffer et al. 2017).
+"""Batch normalisation over the last axis (Ioffe & Szegedy 2015): of the chunk (Hoffer et al. 2017), or of the batch.
 
-    y = gamma · (x − mean) / sqrt(var + eps) + beta            mean, var: of the chunk, per channel, var biased
+    y = gamma · (x − mean) / sqrt(var + eps) + beta            mean, var: of chunk or batch, per channel, var biased
 
-Arrays are (chunk, positions, C): a dense layer has one position. Because a chunk is computed in one piece by one
-worker, its statistics, and so the bits, do not depend on the workers. The running statistics used for prediction are
-those of the whole batch all the same: chunks are merged by count, in chunk order (Chan, Golub & LeVeque 1979), and the
-result is what a textbook layer would have measured.
+    forward    measure the chunk ──────────── (all chunks meet: combine) ──────────── normalise
+    backward   measure_gradients of it ────── (all chunks meet: combine_gradients) ── backward
+
+Arrays are (chunk, positions, C): a dense layer has one position. A chunk is computed in one piece by one worker, and
+chunks are combined by count in an order that only their number decides, so the bits do not depend on the workers. The
+running statistics used for prediction are those of the whole batch either way: what a textbook layer would have
+measured.
 """
 
 import numpy as np
 
-from .operation import operation, prange
+from .operation import device, operation, prange
+from .tree import fold, tree_sum
 
 
 @operation
-def forward(n, x, gamma, beta, y, mean, centred, rstd, work, eps):
-    """Normalise the first n samples of x into y.
+def measure(n, x, mean, centred, rstd, work, eps):
+    """The chunk's mean (C,) and centred (C,) = Σ (x − mean)², of the first n samples of x.
 
-    mean, centred (C,): the chunk's mean and Σ (x − mean)², kept for the running statistics; rstd (C,) =
-    1/sqrt(var + eps), kept for backward; work (chunk, C): scratch.
+    rstd (C,) = 1/sqrt(var + eps), or None where the chunk's is not wanted; work (chunk, C): scratch.
     """
-    count = n * x.shape[1]
     mean[:] = x[:n].mean(axis=(0, 1), dtype=np.float64)
     centred[:] = np.square(x[:n] - mean, dtype=np.float64).sum(axis=(0, 1))
-    rstd[:] = 1 / np.sqrt(centred / count + eps)
-    y[:n] = (x[:n] - mean) * (rstd * gamma) + beta
+    if rstd is not None:
+        rstd[:] = 1 / np.sqrt(centred / (n * x.shape[1]) + eps)
 
 
-@forward.nest
-def forward_nest(n, x, gamma, beta, y, mean, centred, rstd, work, eps):
+@measure.nest
+def measure_nest(n, x, mean, centred, rstd, work, eps):
     positions, C = x.shape[1], x.shape[2]
     count = n * positions
     for i in prange(n):
@@ -53,31 +55,76 @@ def forward_nest(n, x, gamma, beta, y, mean, centred, rstd, work, eps):
         for i in range(n):
             total += work[i, c]
         centred[c] = total
-        rstd[c] = 1 / np.sqrt(total / count + eps)
-    for i in prange(n):
-        for p in range(positions):
+        if rstd is not None:
+            rstd[c] = 1 / np.sqrt(total / count + eps)
+
+
+@device
+def merged(count, mean, centred, more, its_mean, its_centred):
+    """Mean and Σ (x − mean)² of two sets of values together (Chan, Golub & LeVeque 1979)."""
+    delta = its_mean - mean
+    both = count + more
+    return mean + delta * (more / both), centred + (its_centred + delta * delta * (count * more / both))
+
+
+@operation
+def combine(n, means, centreds, counts, mean, rstd, work, positions, eps):
+    """The mean and rstd (C,) of a batch of n chunks, along the tree of `tree.fold`.
+
+    means, centreds (chunks, C): what `measure` found; counts (chunks,) int64: samples; work (chunks, 2·C): scratch.
+    """
+    C = mean.shape[0]
+    work[:n, :C] = means[:n]
+    work[:n, C:] = centreds[:n]
+    step = 1
+    while step < n:
+        for left in range(0, n - step, 2 * step):
+            right = left + step
+            count = counts[left:right].sum() * positions
+            more = counts[right : min(right + step, n)].sum() * positions
             for c in range(C):
+                work[left, c], work[left, C + c] = merged(
+                    count, work[left, c], work[left, C + c], more, work[right, c], work[right, C + c]
+                )
+        step *= 2
+    count = counts[:n].sum() * positions
+    for c in range(C):
+        mean[c] = work[0, c]
+        rstd[c] = 1 / np.sqrt(work[0, C + c] / count + eps)
+
+
+combine.nest(combine.reference)  # the definition is a loop already
+
+
+@operation
+def normalise(n, x, gamma, beta, mean, rstd, y):
+    """Normalise the first n samples of x into y."""
+    y[:n] = (x[:n] - mean) * (rstd * gamma) + beta
+
+
+@normalise.nest
+def normalise_nest(n, x, gamma, beta, mean, rstd, y):
+    for i in prange(n):
+        for p in range(x.shape[1]):
+            for c in range(x.shape[2]):
                 y[i, p, c] = (x[i, p, c] - mean[c]) * (rstd[c] * gamma[c]) + beta[c]
 
 
 @operation
-def backward(n, x, dy, gamma, mean, rstd, dx, dgamma, dbeta, work):
-    """Gradients through the normalisation and its statistics; work (chunk, 2·C) is scratch.
+def measure_gradients(n, x, dy, mean, rstd, dgamma, dbeta, means, work):
+    """The chunk's dgamma = Σ dy·x̂ and dbeta = Σ dy, each (C,), with x̂ = (x − mean)·rstd.
 
-    With x̂ = (x − mean)·rstd:  dbeta = Σ dy,  dgamma = Σ dy·x̂,  dx = gamma·rstd·(dy − dbeta/count − x̂·dgamma/count).
+    means (2, C): the means of dy and of dy·x̂, or None where the chunk's are not wanted; work (chunk, 2·C): scratch.
     """
-    count = n * x.shape[1]
-    normalised = (x[:n] - mean) * rstd
     dbeta[:] = dy[:n].sum(axis=(0, 1), dtype=np.float64)
-    dgamma[:] = (dy[:n] * normalised).sum(axis=(0, 1), dtype=np.float64)
-    if dx is not None:
-        dx[:n] = gamma * rstd * (dy[:n] - dbeta / count - normalised * (dgamma / count))
+    dgamma[:] = (dy[:n] * ((x[:n] - mean) * rstd)).sum(axis=(0, 1), dtype=np.float64)
+    if means is not None:
+        means[0], means[1] = dbeta / (n * x.shape[1]), dgamma / (n * x.shape[1])
 
 
-@backward.nest
-def backward_nest(n, x, dy, gamma, mean, rstd, dx, dgamma, dbeta, work):
+@measure_gradients.nest
+def measure_gradients_nest(n, x, dy, mean, rstd, dgamma, dbeta, means, work):
     positions, C = x.shape[1], x.shape[2]
-    count = n * positions
     for i in prange(n):
         for c in range(2 * C):
             work[i, c] = 0
@@ -92,30 +139,62 @@ def backward_nest(n, x, dy, gamma, mean, rstd, dx, dgamma, dbeta, work):
             sum_dy_x += work[i, C + c]
         dbeta[c] = sum_dy
         dgamma[c] = sum_dy_x
-    if dx is not None:
-        for i in prange(n):
-            for p in range(positions):
-                for c in range(C):
-                    normalised = (x[i, p, c] - mean[c]) * rstd[c]
-                    mean_dy = dbeta[c] / np.float32(count)
-                    mean_dy_x = dgamma[c] / np.float32(count)
-                    dx[i, p, c] = gamma[c] * rstd[c] * (dy[i, p, c] - mean_dy - normalised * mean_dy_x)
+        if means is not None:
+            means[0, c] = sum_dy / (n * positions)
+            means[1, c] = sum_dy_x / (n * positions)
 
 
 @operation
-def forward_running(n, x, gamma, beta, running_mean, running_var, y, eps):
-    """Normalise with the running statistics: prediction."""
-    scale = gamma / np.sqrt(running_var + eps)
-    y[:n] = (x[:n] - running_mean) * scale + beta
+def combine_gradients(n, dgammas, dbetas, counts, means, work, positions):
+    """The means (2, C) of dy and of dy·x̂ over a batch of n chunks, from each one's sums, folded along the tree.
+
+    counts (chunks,) int64: samples; work (chunks, 2·C): scratch.
+    """
+    C = dbetas.shape[1]
+    work[:n, :C] = dbetas[:n]
+    work[:n, C:] = dgammas[:n]
+    fold(n, work, means.reshape(-1), 0, 2 * C)
+    means /= counts[:n].sum() * positions
 
 
-@forward_running.nest
-def forward_running_nest(n, x, gamma, beta, running_mean, running_var, y, eps):
+@combine_gradients.nest
+def combine_gradients_nest(n, dgammas, dbetas, counts, means, work, positions):
+    C = dbetas.shape[1]
+    work[:n, :C] = dbetas[:n]
+    work[:n, C:] = dgammas[:n]
+    tree_sum(n, work, 0, 2 * C)
+    count = counts[:n].sum() * positions
+    for c in range(C):
+        means[0, c] = work[0, c] / count
+        means[1, c] = work[0, C + c] / count
+
+
+@operation
+def backward(n, x, dy, gamma, mean, rstd, means, dx):
+    """The gradient through the normalisation and its statistics, given the means (2, C) of dy and of dy·x̂.
+
+    dx = gamma·rstd·(dy − mean of dy − x̂·mean of dy·x̂)
+    """
+    dx[:n] = gamma * rstd * (dy[:n] - means[0] - (x[:n] - mean) * rstd * means[1])
+
+
+@backward.nest
+def backward_nest(n, x, dy, gamma, mean, rstd, means, dx):
     for i in prange(n):
         for p in range(x.shape[1]):
             for c in range(x.shape[2]):
-                scale = gamma[c] / np.sqrt(running_var[c] + np.float32(eps))
-                y[i, p, c] = (x[i, p, c] - running_mean[c]) * scale + beta[c]
+                normalised = (x[i, p, c] - mean[c]) * rstd[c]
+                dx[i, p, c] = gamma[c] * rstd[c] * (dy[i, p, c] - means[0, c] - normalised * means[1, c])
+
+
+@operation
+def running_rstd(n, running_var, rstd, eps):
+    """rstd (C,) = 1/sqrt(var + eps) of the running variance: what prediction normalises with."""
+    for c in range(rstd.shape[0]):
+        rstd[c] = 1 / np.sqrt(running_var[c] + eps)
+
+
+running_rstd.nest(running_rstd.reference)
 
 
 @operation
@@ -129,13 +208,10 @@ def merge(n, means, centreds, counts, old_mean, old_var, new_mean, new_var, posi
         count, mean, centred = 0.0, 0.0, 0.0
         for i in range(n):
             more = float(counts[i] * positions)
-            delta = means[i, c] - mean
-            both = count + more
-            mean += delta * (more / both)
-            centred += centreds[i, c] + delta * delta * (count * more / both)
-            count = both
+            mean, centred = merged(count, mean, centred, more, means[i, c], centreds[i, c])
+            count += more
         new_mean[c] = (1 - momentum) * old_mean[c] + momentum * mean
         new_var[c] = (1 - momentum) * old_var[c] + momentum * (centred / max(count - 1, 1.0))
 
 
-merge.nest(merge.reference)  # the definition is a loop already
+merge.nest(merge.reference)

@@ -7,9 +7,20 @@ chunk    0   1   2   3   4          A node is the sum of its two children; which
                0 --------            columns low … high of every row are one shard owner's; no two owners meet
 """
 
-from .operation import operation, prange
+from .operation import device, operation, prange
 
 BLOCK = 1024  # columns folded at a time: a block of a few rows stays in the cache
+
+
+@device
+def tree_sum(n, rows, first, last):
+    """rows[0, first:last] = the tree sum of these columns of the first n rows, which is used up."""
+    step = 1
+    while step < n:
+        for left in range(0, n - step, 2 * step):
+            for j in range(first, last):
+                rows[left, j] += rows[left + step, j]
+        step *= 2
 
 
 @operation
@@ -28,12 +39,7 @@ def fold_nest(n, rows, total, low, high):
     for block in prange((high - low + BLOCK - 1) // BLOCK):
         first = low + block * BLOCK
         last = min(first + BLOCK, high)
-        step = 1
-        while step < n:
-            for left in range(0, n - step, 2 * step):
-                for j in range(first, last):
-                    rows[left, j] += rows[left + step, j]
-            step *= 2
+        tree_sum(n, rows, first, last)
         for j in range(first, last):
             total[j] = rows[0, j]
 

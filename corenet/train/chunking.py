@@ -11,21 +11,21 @@ from typing import Any
 
 CHUNKS_PER_BATCH = 8  # enough for eight workers, or for slices that follow unequal speeds
 LARGEST = 32  # samples; beyond it throughput no longer grows
-LEAST_FOR_STATISTICS = 16  # samples: what batch normalisation needs to estimate a mean and a variance
+LEAST_FOR_STATISTICS = 16  # samples: what batch normalisation needs to estimate a chunk's mean and variance
 PREDICTION_CHUNK = 32
 
 
 def choose_chunk(net: dict[str, Any], batch_size: int) -> int:
     """The number of samples of a chunk, for a net as `nn.describe` gives it."""
     chunk = -(-batch_size // CHUNKS_PER_BATCH)
-    if _has(net, "BatchNorm"):
+    if _measures_chunks(net):
         chunk = max(chunk, LEAST_FOR_STATISTICS)
     return max(1, min(chunk, LARGEST, batch_size))
 
 
-def _has(description: Any, family: str) -> bool:
-    """Whether a layer somewhere in the net has a name that begins so: BatchNorm1d, BatchNorm2d …"""
+def _measures_chunks(description: Any) -> bool:
+    """Whether a layer somewhere in the net needs the chunk's statistics: a BatchNorm1d, 2d … without sync."""
     if isinstance(description, dict):
-        named = str(description.get("type")).startswith(family)
-        return named or any(_has(value, family) for value in description.values())
-    return isinstance(description, list) and any(_has(part, family) for part in description)
+        ghost = str(description.get("type")).startswith("BatchNorm") and not description.get("sync")
+        return ghost or any(map(_measures_chunks, description.values()))
+    return isinstance(description, list) and any(map(_measures_chunks, description))
