@@ -164,20 +164,18 @@ def batchnorm_cases(rng):
         yield Case(batchnorm.measure_gradients, args, [5, 6, 7], terms, label, scratch=[8], per_sample=False)
         args = [*args[:7], None, args[8]]
         yield Case(batchnorm.measure_gradients, args, [5, 6], terms, what, scratch=[8], per_sample=False)
-        yield Case(batchnorm.backward, [n, x, dy, gamma, mean, rstd, rng.standard_normal((2, C)), y], [7], 4, label)
-        yield Case(batchnorm.running_rstd, [1, rng.random(C), zeros[0], 1e-5], [2], 1, label, per_sample=False)
-    # More places than chunks: the last batch is shorter, and its last chunk smaller.
-    for n in (1, 2, 5, 6):
-        a, b, counts = rng.standard_normal((8, 6)), rng.random((8, 6)), np.array([4] * 8)
-        counts[n - 1] = 3
-        mean, rstd, work, label = np.zeros(6), np.zeros(6), np.zeros((8, 12)), f"{n} chunks"
-        args = [n, a, b, counts, mean, rstd, work, 49, 1e-5]
-        yield Case(batchnorm.combine, args, [4, 5], n, label, scratch=[6], per_sample=False)
-        args = [n, a, b, counts, np.zeros((2, 6)), work, 49]
-        yield Case(batchnorm.combine_gradients, args, [4], n, label, scratch=[5], per_sample=False)
+        yield Case(batchnorm.backward, [n, x, dy, gamma, mean, rstd, np.stack([beta, gamma]), y], [7], 4, label)
+        yield Case(batchnorm.running_rstd, [1, rstd, zeros[0], 1e-5], [2], 1, label, per_sample=False)
     means, centreds, counts = rng.standard_normal((5, 6)), rng.random((5, 6)), np.array([4, 4, 4, 4, 1])
     args = [5, means, centreds, counts, rng.random(6), rng.random(6), np.zeros(6), np.zeros(6), 49, 0.1]
     yield Case(batchnorm.merge, args, [6, 7], 5, per_sample=False)
+    for n in (1, 3, 4, 5):
+        label, counts = f"{n} chunks", np.full(5, 4)
+        counts[n - 1] = 3
+        args = [n, means, centreds, counts, np.zeros(6), np.zeros(6), np.zeros((5, 12)), 49, 1e-5]
+        yield Case(batchnorm.combine, args, [4, 5], n, label, scratch=[6], per_sample=False)
+        args = [n, means, centreds, counts, np.zeros((2, 6)), np.zeros((5, 12)), 49]
+        yield Case(batchnorm.combine_gradients, args, [4], n, label, scratch=[5], per_sample=False)
 
 
 def random_cases(rng):

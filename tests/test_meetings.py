@@ -5,6 +5,7 @@ import pytest
 from nets import ALL, SHAPE
 
 from corenet.engine import aligned_bytes, make_plan
+from corenet.kernels import batchnorm
 from corenet.nn import CrossEntropy
 from corenet.parallel.meetings import Meetings
 
@@ -47,3 +48,21 @@ def test_a_net_whose_chunks_do_not_meet_shares_its_rows_whole():
 
 def test_there_are_no_meetings_in_prediction():
     assert make_plan(ALL["BatchNorm2d, sync, several"], SHAPE, 2).meets == ()
+
+
+@pytest.mark.parametrize("sizes", [(4,), (1,), (4, 4), (4, 1), (4, 4, 2), (3, 3, 3, 3, 3), (4, 4, 4, 4, 4, 4, 1)])
+def test_chunks_combined_are_the_whole_batch(sizes):
+    """Mean, variance and means of gradients of all values at once; what is left of a longer batch plays no part."""
+    rng, chunks, positions, places = np.random.default_rng(0), len(sizes), 5, len(sizes) + 3
+    counts = np.array([*sizes, 4, 4, 4])
+    x, dy, dy_x = (rng.standard_normal((sum(sizes), positions, 2)) * 2 + 3 for _ in range(3))
+    means, centreds, dgammas, dbetas = (np.full((places, 2), 1e6) for _ in range(4))
+    for i, part in enumerate(np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])):
+        means[i], centreds[i] = x[part].mean((0, 1)), x[part].var((0, 1)) * len(part) * positions
+        dgammas[i], dbetas[i] = dy_x[part].sum((0, 1)), dy[part].sum((0, 1))
+    mean, rstd, both, work = np.zeros(2), np.zeros(2), np.zeros((2, 2)), np.zeros((places, 4))
+    batchnorm.combine(chunks, means, centreds, counts, mean, rstd, work, positions, 0.01)
+    np.testing.assert_allclose(mean, x.mean((0, 1)), rtol=1e-13)
+    np.testing.assert_allclose(rstd, 1 / np.sqrt(x.var((0, 1)) + 0.01), rtol=1e-13)
+    batchnorm.combine_gradients(chunks, dgammas, dbetas, counts, both, work, positions)
+    np.testing.assert_allclose(both, [dy.mean((0, 1)), dy_x.mean((0, 1))], rtol=1e-13)

@@ -125,9 +125,8 @@ class Planner:
         self._forward.append(Meet(operation, columns, results, args))
 
     def meet_backward(self, operation: Operation, columns: tuple, results: tuple, *args: Any) -> None:
-        """The same among backward steps, which run in reverse order of being added; ignored in prediction."""
-        if self.training:
-            self._backward.append(Meet(operation, columns, results, args))
+        """The same among backward steps, which run in reverse order of being added."""
+        self._backward.append(Meet(operation, columns, results, args))
 
     def product(self, operation: Operation, x: Buffer, dy: Buffer, weight: Parameter) -> None:
         """Make a weight's gradient once per batch from batch-wide panels of x and dy (chunk, width)."""
