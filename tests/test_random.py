@@ -147,7 +147,7 @@ def test_layers_of_a_net_drop_different_elements():
     plan = make_plan(Sequential(net, Linear(400, 3)), (10, 10, 4), 1, loss=CrossEntropy())
     chunk = Chunk(plan, apart=True)
     chunk.run(*some_batch(1, (10, 10, 4)))
-    masks = [call.args[2] for call in chunk.program.forward_calls if call.operation is dropout.forward]
+    masks = [call.args[2] for call in chunk.program.calls() if call.operation is dropout.forward]
     assert len(masks) == 4
     for i, a in enumerate(masks):
         for b in masks[:i]:

@@ -58,17 +58,15 @@ class Program:
         return (*self.forward_calls, *self.backward_calls)
 
     def forward(self, n: int) -> None:
-        """The forward steps for the first n samples of `images`; in a training plan the loss and its gradient, too."""
+        """The forward steps for the first n samples of `images`: prediction."""
         for call in self.forward_calls:
             call.run(n, *call.args)
 
-    def backward(self, n: int) -> None:
-        """The backward steps: the chunk's gradients into its row, x and dy of dense layers into the panels."""
-        for call in self.backward_calls:
-            call.run(n, *call.args)
-
     def run(self, part: int, n: int) -> None:
-        """The steps between two places where all chunks meet; a plan without such places has one part."""
+        """The steps between two places where all chunks meet; a plan without such places has one part.
+
+        In training they leave the chunk's gradients in its row, x and dy of dense layers in the panels.
+        """
         for call in self.parts[part]:
             call.run(n, *call.args)
 

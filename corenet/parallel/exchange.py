@@ -9,8 +9,8 @@
               average      (2, size), or empty          shard owners → [(t+1) & 1]      all, predicting
               gradient     (size,)                      shard owners                    shard owners
               sums         (2, blocks, 2) float64       block owners, in a phase        all, in the next phase
-    batch     rows         (chunks, row size)           who computed the chunk          shard owners; all, where they meet
-              counts       (chunks,) int64              who computed the chunk          worker 0; all, where they meet
+    batch     rows         (chunks, row size)           who computed the chunk          shard owners; all, in meetings
+              counts       (chunks,) int64              who computed the chunk          worker 0; all, in meetings
               metrics      (chunks, 4) float64          who computed the chunk          worker 0
               totals       (2, 4) float64               worker 0 → [(t+1) & 1]          parent
               panels       batch-wide x and dy          who computed the chunk          shard owners
