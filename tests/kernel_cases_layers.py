@@ -22,7 +22,7 @@ def activation_cases(rng):
     ]:
         label = ", ".join(map(str, settings))
         yield Case(forward, [4, normal, y, *settings], [2], 1, label)
-        yield Case(backward, [4, normal, dy, y, *settings], [3], 1, label)
+        yield Case(backward, [4, normal, dy, y, *settings], [3], 4, label)
         for values in EXTREME:
             x, ones, at = np.array([values]), np.ones((1, len(values))), f"{label} at {values[0]}"
             yield Case(forward, [1, x, 0 * ones, *settings], [2], 1, at)
@@ -122,5 +122,4 @@ def channel_cases(rng):
     yield Case(dropout2d.backward, [3, x, kept, np.zeros_like(x), 0.3], [3])
 
 
-def more_cases(rng) -> list[Case]:
-    return [*activation_cases(rng), *normalisation_cases(rng), *resampling_cases(rng), *channel_cases(rng)]
+FAMILIES = (activation_cases, normalisation_cases, resampling_cases, channel_cases)

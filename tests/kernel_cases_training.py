@@ -114,6 +114,4 @@ def loss_cases(rng):
         yield Case(losses.binary_cross_entropy, args, [3, 4, 5], 16, f"{len(pos_weight)}", per_sample=False)
 
 
-def more_training_cases(rng):
-    """All cases of this file."""
-    return [*optimizer_cases(rng), *gradient_cases(rng), *layerwise_cases(rng), *loss_cases(rng)]
+FAMILIES = (optimizer_cases, gradient_cases, layerwise_cases, loss_cases)
