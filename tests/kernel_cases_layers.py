@@ -3,7 +3,7 @@
 import numpy as np
 from kernel_cases import Case, clock
 
-from corenet.kernels import activation, dropout2d, global_max, groupnorm, resize, response_norm
+from corenet.kernels import activation, channels, dropout2d, global_max, groupnorm, resize, response_norm
 
 # At 0, where derivatives may jump, beyond every threshold, and not a number; the largest of each sets the tolerance.
 EXTREME = [[0.0, -0.0, 1e-30, -1e-30], [30.0, -30.0, 88.0, -88.0, np.nan], [1e4, -1e4], [1e30, -1e30]]
@@ -115,6 +115,10 @@ def channel_cases(rng):
         won = which.copy()
         global_max.forward(3, x, np.zeros((3, 5)), won)
         yield Case(global_max.backward, [2, rng.standard_normal((3, 5)), won, np.zeros_like(x)], [3], 1, label)
+    for first, C in ((0, 3), (4, 3), (0, 7), (2, 1)):  # the first, the last, all, one between
+        part, whole, label = rng.standard_normal((3, 6, C)), rng.standard_normal((3, 6, 7)), f"{C} of 7 from {first}"
+        yield Case(channels.put, [2, part, whole, first], [2], 1, label)
+        yield Case(channels.take, [2, whole, part, first], [2], 1, label)
     x, samples = rng.standard_normal((4, 6, 13)), np.array([5, 900_000, 2, 17])
     kept = np.zeros((4, 13), np.uint8)
     yield Case(dropout2d.forward, [3, x, np.zeros_like(x), kept, samples, clock(), 2, 0.3], [2, 3])

@@ -23,6 +23,7 @@ from corenet.nn import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,
+    Concat,
     Conv1d,
     Conv2d,
     Conv3d,
@@ -30,6 +31,7 @@ from corenet.nn import (
     CrossEntropy,
     Dropout,
     Flatten,
+    Identity,
     Layer,
     Linear,
     MaxPool1d,
@@ -192,6 +194,30 @@ CASES: dict[str, dict[str, Layer]] = {
         "first layer": ended(Residual(same(2))),
         "last layer": Sequential(Flatten(), Linear(40, CLASSES), Residual(Linear(CLASSES, CLASSES))),
         "one after the other": within(Residual(BatchNorm2d(3)), ReLU(), Residual(same()), Residual(ReLU())),
+    },
+    "Concat": {
+        "two": within(Concat(Conv2d(3, 2, 1), same()), Conv2d(5, 2, 2)),
+        "an inception module": within(
+            Concat(Conv2d(3, 2, 1), Sequential(Conv2d(3, 1, 1), ReLU(), same(1)), MaxPool2d(3, 1, 1), same()), same(9)
+        ),
+        "the skip of a u-net": within(
+            Concat(Identity(), Sequential(MaxPool2d(2), same(), ConvTranspose2d(3, 4, 2, 2))), Conv2d(7, 2, 3)
+        ),
+        "one branch": within(Concat(same()), ReLU()),
+        "nested": within(Concat(Concat(Identity(), same()), ReLU(), Concat(same())), Conv2d(12, 2, 1)),
+        "in a residual": within(Residual(Concat(Conv2d(3, 1, 1), Conv2d(3, 2, 1)))),
+        "of residuals": within(Concat(Residual(same()), Residual(ReLU()), Dropout(0.4)), same(9)),
+        "of vectors": within(Flatten(), Linear(48, 5), Concat(Linear(5, 3), ReLU(), Linear(5, 1))),
+        "of sequences": along(Concat(Conv1d(4, 2, 3, padding=1), Identity()), Conv1d(6, 2, 2)),
+        "in volumes": inside(Concat(Conv3d(4, 1, 1), BatchNorm3d(4), Identity()), Conv3d(9, 2, 2)),
+        "first layer": ended(Concat(same(2), Identity(), Conv2d(2, 1, 1), same(2)), same(7)),
+        "last layer": Sequential(Flatten(), Concat(Linear(40, 1), Linear(40, CLASSES - 1))),
+    },
+    "Identity": {
+        "between": within(Identity()),
+        "as both branches": within(Concat(Identity(), Identity()), Conv2d(6, 2, 2)),
+        "as body": within(Residual(Identity(), Identity())),
+        "first layer": ended(Identity()),
     },
 }
 CASES |= more_nets(within, ended)

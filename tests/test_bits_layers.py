@@ -26,7 +26,22 @@ def resized() -> nn.Sequential:
     )  # fmt: skip
 
 
-CASES = {"smooth": Case(smooth, optim.Adam(0.01)), "resized": Case(resized, batch=40, settings={"chunk": 6})}
+def branched() -> nn.Sequential:
+    module = nn.Concat(
+        nn.Conv2d(4, 2, 1), nn.Sequential(nn.Conv2d(4, 3, 3, padding=1, bias=False), nn.BatchNorm2d(3)),
+        nn.Sequential(nn.MaxPool2d(3, 1, padding=1), nn.Dropout(0.3)), nn.Identity(),
+    )  # fmt: skip
+    return nn.Sequential(
+        nn.Concat(nn.Conv2d(1, 3, 3, padding=1), nn.Identity()), module, nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(),
+        nn.Concat(nn.Linear(117, 20), nn.Linear(117, 3)), nn.Linear(23, CLASSES),
+    )  # fmt: skip
+
+
+CASES = {
+    "smooth": Case(smooth, optim.Adam(0.01)),
+    "resized": Case(resized, batch=40, settings={"chunk": 6}),
+    "branched": Case(branched, optim.SGD(0.05, 0.9), batch=20, settings={"chunk": 4}),
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -13,17 +13,23 @@ from corenet.nn import (
     ELU,
     GELU,
     AdaptiveAvgPool2d,
+    Concat,
+    Conv2d,
     CrossEntropy,
     Dropout2d,
     Flatten,
     GlobalAvgPool2d,
     GlobalMaxPool2d,
     GroupNorm,
+    Identity,
     LayerNorm,
     LeakyReLU,
     Linear,
     LocalResponseNorm,
+    MaxPool2d,
+    ReLU,
     Reshape,
+    Residual,
     Sequential,
     Sigmoid,
     SiLU,
@@ -70,6 +76,11 @@ ARGUMENTS = [
     (lambda: Reshape(), "Reshape(shape=…): expected at least one size, got none"),
     (lambda: Reshape(3, -1), f"Reshape(shape=…): {AT_LEAST_1}, got -1"),
     (lambda: Reshape((3, 2)), f"Reshape(shape=…): {AT_LEAST_1}, got (3, 2)"),
+    (lambda: Concat(), "Concat(branches=…): expected at least one branch, got none"),
+    (lambda: Concat(Identity(), 3), "Concat, part 1: expected a layer, got 3"),
+    (lambda: Concat([Identity()]), "Concat, part 0: expected a layer, got [Identity()]. Write Concat(*layers)"),
+    (lambda: Concat(Tanh(), [ReLU()]), "Concat, part 1: expected a layer, got [ReLU()]. Write Sequential(*layers)"),
+    (lambda: Residual([ReLU()]), "Residual, part 0: expected a layer, got [ReLU()]. Write Sequential(*layers)"),
 ]
 
 
@@ -92,6 +103,18 @@ GEOMETRIES = [
                     "Give sizes whose product is 72"),
     (Reshape(100), "Reshape): expected 100 elements, for shape (100,), got 72, from an input of shape (9, 8, 1). "
                    "Give sizes whose product is 72"),
+    (Concat(Identity(), Conv2d(1, 4, 3)),
+     "(Concat): expected branches that differ in channels only; branch 0 gives (9, 8, 1), got (7, 6, 4) from branch 1. "
+     "Give all branches the same strides, and padding that keeps the size"),
+    (Concat(Identity(), ReLU(), Flatten()),
+     "layer 0 (Concat): expected branches that differ in channels only; branch 0 gives (9, 8, 1), got (72,) from "
+     "branch 2. Give all branches the same strides, and padding that keeps the size"),
+    (Residual(Identity(), Concat(MaxPool2d(2), Identity())),
+     "layer 0.shortcut (Concat): expected branches that differ in channels only; branch 0 gives (4, 4, 1), got "
+     "(9, 8, 1) from branch 1. Give all branches the same strides, and padding that keeps the size"),
+    (Concat(Identity(), Sequential(Identity(), Conv2d(3, 4, 3))),
+     "layer 0.1.1 (Conv2d): expected 3 input channels (in_channels), got 1, from an input of shape (9, 8, 1). "
+     "Set in_channels=1"),
 ]  # fmt: skip
 GEOMETRIES += [
     (Sequential(Flatten(), layer), f"{type(layer).__name__}): {NO_IMAGE}")
@@ -131,6 +154,12 @@ def test_a_description_of_reshape_has_sizes():
     for description in ({"type": "Reshape"}, {"type": "Reshape", "shape": 3}):
         with pytest.raises(ConfigError, match="net description, Reshape"):
             build(description)
+
+
+def test_parameters_of_branches_are_named_by_number():
+    net = Sequential(Identity(), Concat(Identity(), Conv2d(1, 2, 1), Sequential(Conv2d(1, 2, 1))))
+    names = [entry.name for entry in make_plan(net, (4, 4, 1), 2).layout.entries]
+    assert names == ["1.1.weight", "1.1.bias", "1.2.0.weight", "1.2.0.bias"]
 
 
 # At extremes.

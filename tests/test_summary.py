@@ -100,8 +100,8 @@ def test_flops_are_pytorchs(label):
     net, summary = torch_nets.to_torch(ALL[label]).float().eval(), ALL[label].summary(shape_of(label))
     *size, channels = shape_of(label)
     images = torch.zeros(2, channels, *size)
-    # The plan takes a first layer's output to need a gradient, even if the layer has no weights; not so Flatten's.
-    images.requires_grad_(not (list(net[0].parameters()) or isinstance(net[0], torch_nets.Flatten)))
+    # A first layer's output needs a gradient in a plan, even without weights, but not if it is the images themselves.
+    images.requires_grad_(not (list(net[0].parameters()) or isinstance(net[0], torch_nets.Flatten | torch.nn.Identity)))
     with counter(display=False) as forward:
         y = net(images)
     assert forward.get_total_flops() == 2 * summary.flops
@@ -123,7 +123,8 @@ def test_totals_are_those_of_the_rows_and_of_the_plan_that_training_follows(labe
     assert summary.memory_before_reuse == arena + kept
     assert summary.parameters == sum(row.parameters for row in summary.rows) == plan.layout.parameter_count()
     assert summary.flops == sum(row.flops for row in summary.rows)
-    assert summary.rows[-1].output_shape == plan.output_shape
+    last = next(row for row in summary.rows if f"{summary.rows[-1].path}.".startswith(f"{row.path}."))  # or around it
+    assert last.output_shape == plan.output_shape
 
 
 def test_memory_is_used_again_in_a_deep_net():

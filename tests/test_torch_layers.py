@@ -52,6 +52,10 @@ LAYERS = {
     ),
     "zero padding": nn.ZeroPad2d(2),
     "zero padding, every side": nn.ZeroPad2d((1, 2, 3, 0)),
+    "concat": nn.Concat(nn.Conv2d(C, 4, 3, padding=1), nn.Identity(), nn.MaxPool2d(3, 1, padding=1)),
+    "concat, nested": nn.Concat(nn.Concat(nn.ReLU(), nn.Conv2d(C, 17, 1)), nn.Conv2d(C, 1, 1)),
+    "concat of vectors": nn.Sequential(nn.Flatten(), nn.Concat(nn.Linear(H * W * C, 5), nn.Tanh(), nn.Identity())),
+    "identity": nn.Identity(),
     "reshape": nn.Reshape(W, H, C),
     "reshape of a vector": nn.Sequential(nn.Flatten(), nn.Reshape(H * C, W)),
 }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch_nets_layers import more_counterparts
+from torch_nets_layers import Concat, more_counterparts
 
 from corenet import nn as core
 from corenet.nn.description import LAYERS
@@ -88,6 +88,8 @@ def counterparts(masks) -> dict[str, Any]:
         "BatchNorm3d": batch_norm(nn.BatchNorm3d),
         "Sequential": lambda m: nn.Sequential(*map(convert, m.layers)),
         "Residual": lambda m: Residual(convert(m.body), nn.Identity() if m.shortcut is None else convert(m.shortcut)),
+        "Concat": lambda m: Concat(map(convert, m.branches)),
+        "Identity": lambda m: nn.Identity(),
         **more_counterparts(masks),
     }
 

@@ -37,6 +37,15 @@ class Masked2d(nn.Module):
         return x * kept[:, :, None, None] / (1 - self.p)
 
 
+class Concat(nn.Module):
+    def __init__(self, branches):
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+
+    def forward(self, x):
+        return torch.cat([branch(x) for branch in self.branches], dim=1)
+
+
 class Reshape(nn.Module):
     """In corenet's order, channels fastest."""
 

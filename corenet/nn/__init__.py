@@ -2,7 +2,7 @@
 
 from . import init
 from .activation import Dropout, Flatten, ReLU
-from .container import Residual, Sequential
+from .container import Concat, Identity, Residual, Sequential
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose2d
 from .description import build, describe
 from .dropout2d import Dropout2d
@@ -31,6 +31,7 @@ __all__ = [
     "BatchNorm2d",
     "BatchNorm3d",
     "BinaryCrossEntropy",
+    "Concat",
     "Conv1d",
     "Conv2d",
     "Conv3d",
@@ -43,6 +44,7 @@ __all__ = [
     "GlobalMaxPool2d",
     "GroupNorm",
     "Huber",
+    "Identity",
     "Layer",
     "LayerNorm",
     "LeakyReLU",

@@ -1,8 +1,10 @@
 """Layers made of layers."""
 
+import math
+
 from ..engine import Planner, Tensor
 from ..errors import ConfigError
-from ..kernels import elementwise
+from ..kernels import channels, elementwise
 from .layer import Layer
 
 
@@ -10,8 +12,25 @@ def _check_layers(owner: str, layers: tuple) -> None:
     for index, layer in enumerate(layers):
         if not isinstance(layer, Layer):
             several, kind = isinstance(layer, tuple | list), isinstance(layer, type) and issubclass(layer, Layer)
-            fix = "Write Sequential(*layers)" if several else f"Call it: {layer.__name__}(…)" if kind else None
+            kept = "Concat" if owner == "Concat" and len(layers) == 1 else "Sequential"
+            fix = f"Write {kept}(*layers)" if several else f"Call it: {layer.__name__}(…)" if kind else None
             raise ConfigError(f"{owner}, part {index}", expected="a layer", got=repr(layer), fix=fix)
+
+
+def _fan_out(p: Planner, x: Tensor, readers: int) -> list[Tensor]:
+    """x once for each of its readers, whose gradients add up to that of x."""
+    if x.grad is None or readers == 1:
+        return [x] * readers
+    first, rest = (Tensor(x.data, p.buffer((p.chunk, *x.shape)), x.shape) for _ in range(2))
+    p.backward(elementwise.add, p.flat(first.grad), p.flat(rest.grad), p.flat(x.grad))
+    return [first, *_fan_out(p, rest, readers - 1)]
+
+
+class Identity(Layer):
+    """Hands its input on: the branch of a Concat that changes nothing."""
+
+    def plan(self, p: Planner, x: Tensor) -> Tensor:
+        return x
 
 
 class Sequential(Layer):
@@ -47,11 +66,7 @@ class Residual(Layer):
         self.body, self.shortcut = body, shortcut
 
     def plan(self, p: Planner, x: Tensor) -> Tensor:
-        # x is read twice, so its gradient is the sum of two.
-        to_body, to_shortcut = x, x
-        if x.grad is not None:
-            to_body, to_shortcut = (Tensor(x.data, p.buffer((p.chunk, *x.shape)), x.shape) for _ in range(2))
-            p.backward(elementwise.add, p.flat(to_body.grad), p.flat(to_shortcut.grad), p.flat(x.grad))
+        to_body, to_shortcut = _fan_out(p, x, 2)
         a = p.child("body", self.body, to_body)
         b = to_shortcut if self.shortcut is None else p.child("shortcut", self.shortcut, to_shortcut)
         if a.shape != b.shape:
@@ -64,4 +79,42 @@ class Residual(Layer):
         p.forward(elementwise.add, p.flat(a.data), p.flat(b.data), p.flat(y.data))
         p.share_gradient(a, y)  # the derivative of a sum is 1: both branches read y's gradient where it lies
         p.share_gradient(b, y)
+        return y
+
+
+class Concat(Layer):
+    """All branches of the same input, their outputs (…, channels) joined along the channels.
+
+    Inception modules (Szegedy et al. 2015) and the skips of a U-Net. Parameters are named by branch: "0.weight".
+    """
+
+    def __init__(self, *branches: Layer):
+        _check_layers("Concat", branches)
+        if not branches:
+            raise ConfigError("Concat(branches=…)", expected="at least one branch", got="none")
+        self.branches = branches
+
+    def __repr__(self) -> str:
+        return f"Concat({', '.join(map(repr, self.branches))})"
+
+    def plan(self, p: Planner, x: Tensor) -> Tensor:
+        inputs = _fan_out(p, x, len(self.branches))
+        outputs = [p.child(str(i), branch, inputs[i]) for i, branch in enumerate(self.branches)]
+        leading = outputs[0].shape[:-1]
+        for index, output in enumerate(outputs):
+            if output.shape[:-1] != leading:
+                p.fail(
+                    expected=f"branches that differ in channels only; branch 0 gives {outputs[0].shape}",
+                    got=f"{output.shape} from branch {index}",
+                    fix="Give all branches the same strides, and padding that keeps the size",
+                )
+        rows = p.chunk, math.prod(leading)
+        y = p.activation((*leading, sum(output.shape[-1] for output in outputs)))
+        whole, first = (*rows, y.shape[-1]), 0
+        for output in outputs:
+            part = (*rows, output.shape[-1])
+            p.forward(channels.put, p.view(output.data, part), p.view(y.data, whole), first)
+            if output.grad is not None:
+                p.backward(channels.take, p.view(y.grad, whole), p.view(output.grad, part), first)
+            first += output.shape[-1]
         return y

@@ -1,11 +1,12 @@
 """A net as plain data and back: what travels to the workers and into the model file, without pickle."""
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ConfigError
 from .activation import Dropout, Flatten, ReLU
-from .container import Residual, Sequential
+from .container import Concat, Identity, Residual, Sequential
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose2d
 from .dropout2d import Dropout2d
 from .global_max import GlobalMaxPool2d
@@ -27,9 +28,10 @@ LAYERS: dict[str, type[Layer]] = {
         Conv1d, Conv3d, ConvTranspose2d, MaxPool1d, MaxPool3d, AvgPool1d, AvgPool3d, BatchNorm1d, BatchNorm3d,
         LeakyReLU, ELU, GELU, SiLU, Tanh, Sigmoid, Softmax,
         GroupNorm, LayerNorm, LocalResponseNorm, Dropout2d,
-        AdaptiveAvgPool2d, GlobalAvgPool2d, GlobalMaxPool2d, Upsample, ZeroPad2d, Reshape,
+        AdaptiveAvgPool2d, GlobalAvgPool2d, GlobalMaxPool2d, Upsample, ZeroPad2d, Reshape, Concat, Identity,
     )
 }  # fmt: skip
+SEVERAL = {layer: inspect.getfullargspec(layer).varargs for layer in LAYERS.values()}  # such as Sequential's *layers
 
 
 def describe(layer: Layer) -> dict[str, Any]:
@@ -92,10 +94,8 @@ def build(description: dict[str, Any], own: Mapping[str, type[Layer]] | None = N
     arguments = {key: value for key, value in description.items() if key != "type"}
     what = f"net description, {name}"
     try:
-        if layer is Sequential:
-            return Sequential(*map(value_of, arguments["layers"]))
-        if layer is Reshape:
-            return Reshape(*arguments["shape"])
+        if several := SEVERAL.get(layer):
+            return layer(*map(value_of, arguments[several]))
         return layer(**{key: value_of(value) for key, value in arguments.items()})
     except KeyError as error:
         raise ConfigError(what, expected=f"an entry {error}", got="none") from error
