@@ -90,7 +90,9 @@ def load(model: str, images: int):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="keras_mnist", choices=list(corenet.models.MODELS))
+    pictures = [name for name, shape in corenet.models.INPUT_SHAPES.items() if shape[2] in (1, 3)]
+    pictures = [name for name in pictures if corenet.models.classifies(name)]
+    parser.add_argument("--model", default="keras_mnist", choices=pictures)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--images", type=int, default=60_000, help="images per measurement")

@@ -28,6 +28,15 @@ class _Residual(nn.Module):
         return self.body(x) + self.shortcut(x)
 
 
+class _Concat(nn.Module):
+    def __init__(self, branches):
+        super().__init__()
+        self.branches = nn.ModuleList(branches)
+
+    def forward(self, x):
+        return torch.cat([branch(x) for branch in self.branches], dim=1)
+
+
 def to_torch(layer: ours.Layer) -> nn.Module:
     """The same net in PyTorch, with its own initial weights; Flatten orders features otherwise: the same work."""
     match layer:
@@ -53,6 +62,16 @@ def to_torch(layer: ours.Layer) -> nn.Module:
             return nn.ReLU()
         case ours.Flatten():
             return nn.Flatten()
+        case ours.Concat():
+            return _Concat(map(to_torch, layer.branches))
+        case ours.Identity():
+            return nn.Identity()
+        case ours.Dropout2d():
+            return nn.Dropout2d(layer.p)
+        case ours.GlobalAvgPool2d():
+            return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        case ours.LocalResponseNorm():
+            return nn.LocalResponseNorm(layer.size, layer.alpha, layer.beta, layer.k)
     raise TypeError(f"no PyTorch counterpart of {type(layer).__name__}")
 
 

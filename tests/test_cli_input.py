@@ -34,13 +34,15 @@ def folder(tmp_path_factory):
     save_image(folder / "good.png", train.x[0])
     save_image(folder / "large.png", np.zeros((28, 28), np.uint8))
     write_idx(folder / "some-idx3-ubyte", train.x[:3, ..., 0])
-    for name in ("empty", "cut", "large"):
+    for name in ("empty", "cut", "large", "colour"):
         (folder / name).mkdir()
     for stem in ("train", "t10k"):
         write_idx(folder / "cut" / f"{stem}-images-idx3-ubyte", train.x[:9, ..., 0])
         write_idx(folder / "cut" / f"{stem}-labels-idx1-ubyte", train.y[:9].astype(np.uint8))
         write_idx(folder / "large" / f"{stem}-images-idx3-ubyte", np.zeros((2, 12, 12), np.uint8))
         write_idx(folder / "large" / f"{stem}-labels-idx1-ubyte", np.zeros(2, np.uint8))
+        write_idx(folder / "colour" / f"{stem}-images-idx4-ubyte", np.zeros((2, 19, 19, 200), np.uint8))
+        write_idx(folder / "colour" / f"{stem}-labels-idx1-ubyte", np.zeros(2, np.uint8))
     with open(folder / "cut" / "train-images-idx3-ubyte", "r+b") as file:
         file.truncate(100)
     return folder
@@ -70,7 +72,11 @@ CASES = {
     "train good.png": "got a file",
     "train empty": "no train-images in empty",
     "train cut": "cut/train-images-idx3-ubyte: expected 592 bytes",
-    "train large": "no default model for images 12×12×1. Give --model, one of digits_cnn, lenet5",
+    "train large": "no default model for images 12×12×1. Make a net in Python",
+    "train digits --model unet_small": "--model: expected a net that gives one class for each image, got unet_small, "
+    "which gives one for each pixel. Train it in Python",
+    "train digits --model SimpleMNIST": "images of digits for the model simple_mnist: expected 28×28×1, got 8×8×1",
+    "train colour": "no default model for images 19×19×200. Give --model, cnn2d",
     "train large --model lenet5": "expected 28×28×1, got 12×12×1",
     # corenet train: the run folder
     "train digits --out run": "run holds an earlier run: got model.safetensors",

@@ -88,7 +88,7 @@ def test_initial_state_depends_on_all_64_bits_of_the_seed_and_on_nothing_else():
 @pytest.mark.parametrize("name", models.MODELS)
 def test_initial_weights_are_uniform_within_the_root_of_the_fan_in(name):
     """PyTorch's default for convolutions, dense layers and their biases: U(−1/√fan_in, 1/√fan_in)."""
-    plan = make_plan(models.get(name), models.INPUT_SHAPES[name], 1, loss=CrossEntropy())
+    plan = make_plan(models.get(name), models.INPUT_SHAPES[name], 1)
     arrays = plan.layout.arrays(initial_state(plan, 3))
     for key, weight in arrays.items():
         if not key.endswith(".weight") or weight.ndim == 1:

@@ -52,7 +52,10 @@ class Settings:
         return RATES[self.optimizer] if self.lr is None else self.lr
 
     def trainer(self, model: str) -> Trainer:
-        """A trainer of the model of that name."""
+        """A trainer of the model of that name. Raises ConfigError if it does not give one class for each image."""
+        if not models.classifies(model):
+            got, fix = f"{model}, which gives one for each pixel", "Train it in Python"
+            raise ConfigError("--model", expected="a net that gives one class for each image", got=got, fix=fix)
         schedule = optim.Cosine(self.rate, self.epochs)
         optimizer: optim.Optimizer = optim.Adam(schedule)
         if self.optimizer == "sgd":

@@ -11,7 +11,7 @@ from .. import datasets
 from ..datasets import Dataset
 from ..datasets.builtin import BY_NAME
 from ..errors import ConfigError, ShapeError
-from ..models import INPUT_SHAPES
+from ..models import INPUT_SHAPES, classifies
 from .run_folder import HISTORY_FILE
 
 # Known without reading the files, so that the workers can start before.
@@ -51,7 +51,8 @@ class Source:
         shape = _SHAPES.get(self._known or "") or self.read()[0].sample_shape
         if shape not in _MODELS:
             what = f"no default model for images {sizes(shape)}"
-            raise ConfigError(what, fix=f"Give --model, one of {', '.join(INPUT_SHAPES)}")
+            takers = [name for name, taken in INPUT_SHAPES.items() if taken == shape and classifies(name)]
+            raise ConfigError(what, fix=f"Give --model, {' or '.join(takers)}" if takers else "Make a net in Python")
         return _MODELS[shape]
 
 

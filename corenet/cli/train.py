@@ -11,9 +11,8 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from .. import __version__
+from .. import __version__, models
 from ..errors import MissingExtraError
-from ..models import INPUT_SHAPES
 from ..train import Callback, History, Trainer
 from ..train.callback import Progress, RunInfo
 from ..train.files import write_atomically
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 def train(settings: Settings) -> None:
     """Train a model and leave a run folder."""
     source = Source(settings.dataset)
-    model = settings.model or source.default_model()
+    model = models.find(settings.model) if settings.model else source.default_model()
     trainer = settings.trainer(model)
     out = settings.out or default_folder(source.slug, model)
     with ExitStack() as stack:
@@ -39,7 +38,7 @@ def train(settings: Settings) -> None:
         stack.enter_context(trainer)  # the workers start
         train_set, test_set = source.read()
         fix = "Choose another --model, or leave it out"
-        check_images(source, train_set, INPUT_SHAPES[model], f"the model {model}", fix)
+        check_images(source, train_set, models.INPUT_SHAPES[model], f"the model {model}", fix)
 
         from ..report.console import ConsoleReport
 
