@@ -21,10 +21,10 @@ class Steps:
 
     def __init__(
         self, net: Layer, optimizer: Optimizer, shape: tuple[int, ...], chunk: int, batch: int, backend: Backend,
-        seed: int = 0, loss: Loss | None = None,
+        seed: int = 0, loss: Loss | None = None, dtype: str = "float32",
     ):  # fmt: skip
         self.loss, self.optimizer = loss or CrossEntropy(), optimizer
-        self.plan = make_plan(net, shape, chunk, batch, loss=self.loss)
+        self.plan = make_plan(net, shape, chunk, batch, loss=self.loss, dtype=dtype)
         fields = {**state_fields(self.plan, optimizer), **batch_fields(self.plan)}
         self.arrays = {name: zeros(size, np.dtype(dtype)) for name, (size, dtype) in fields.items()}
         self.arrays["state"][0] = initial_state(self.plan, seed)

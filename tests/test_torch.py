@@ -1,4 +1,4 @@
-"""PyTorch as an independent oracle: layers, losses, optimizers, schedules, models, and whole training steps."""
+"""PyTorch as an independent oracle: layers, losses, optimizers, schedules and models."""
 
 import numpy as np
 import pytest
@@ -276,7 +276,7 @@ def test_schedules():
             assert ours.rate(epoch) == pytest.approx(rate, rel=1e-9), (ours, epoch)
 
 
-# Models and training.
+# Models.
 
 
 @pytest.mark.parametrize("name", models.MODELS)
@@ -298,66 +298,3 @@ def test_model_is_the_one_of_its_source(name):
     exact = images_from_torch(theirs(images_to_torch(images)))
     assert exact.shape == (2, *plan.output_shape)
     np.testing.assert_allclose(chunk.output, exact, rtol=1e-9, atol=1e-11 * np.abs(exact).max())
-
-
-def make_batches(n, size, shape):
-    """Ten kinds of pictures of coarse blocks, with noise: something to learn."""
-    rng = np.random.default_rng(5)
-    coarse = rng.standard_normal((10, shape[0] // 4, shape[1] // 4, shape[2]))
-    kinds = coarse.repeat(4, axis=1).repeat(4, axis=2)
-    for _ in range(n):
-        labels = rng.integers(0, 10, size)
-        yield (kinds[labels] + 0.5 * rng.standard_normal((size, *shape))).astype(np.float32), labels
-
-
-@needs_numba
-@pytest.mark.parametrize(
-    "ours, theirs",
-    [
-        (optim.SGD(0.05, momentum=0.9), lambda p: torch.optim.SGD(p, 0.05, momentum=0.9)),
-        (optim.Adam(2e-3), lambda p: torch.optim.Adam(p, 2e-3)),
-    ],
-    ids=["SGD", "Adam"],
-)
-def test_training_lenet5_follows_pytorch(ours, theirs):
-    """Twenty steps from the same weights on the same batches."""
-    check_training(models.lenet5(), MODELS["lenet5"](), ours, theirs, (28, 28, 1))
-
-
-def check_training(net, module, ours, theirs, shape, *, chunk=16, size=16):
-    """The losses of twenty steps agree, and fall."""
-    steps = Steps(net, ours, shape, chunk, size, select("numba"))
-    load(module, steps.parameters)
-    optimizer = theirs(module.parameters())
-    losses = []
-    for images, labels in make_batches(20, size, shape):
-        optimizer.zero_grad()
-        logits = module(images_to_torch(images, torch.float32))
-        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels))
-        loss.backward()
-        optimizer.step()
-        losses.append(steps.step(images, labels))
-        assert losses[-1] == pytest.approx(loss.item(), rel=1e-5), f"step {len(losses)}"
-    assert losses[-1] < 0.5 * losses[0]
-    return steps
-
-
-@needs_numba
-@pytest.mark.parametrize("sync, chunk, size", [(False, 16, 16), (True, 16, 16), (True, 4, 16), (True, 3, 17)])
-def test_training_with_batch_norm_and_residuals_follows_pytorch(sync, chunk, size):
-    """The textbook layer: chunk = batch makes it that, or sync with chunks of any size, the last one smaller."""
-    net = nn.Sequential(
-        nn.Conv2d(2, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6, sync=sync), nn.ReLU(),
-        nn.Residual(nn.Sequential(nn.Conv2d(6, 6, 3, padding=1), nn.BatchNorm2d(6, sync=sync))), nn.ReLU(),
-        nn.AvgPool2d(2), nn.Flatten(), nn.Linear(96, 12), nn.BatchNorm1d(12, sync=sync), nn.Linear(12, 10),
-    )  # fmt: skip
-    settings = {"momentum": 0.9, "weight_decay": 1e-3}
-    module = to_torch(net).float()
-    steps = check_training(
-        net, module, optim.SGD(0.05, **settings), lambda p: torch.optim.SGD(p, 0.05, **settings), (8, 8, 2),
-        chunk=chunk, size=size,
-    )  # fmt: skip
-    statistics = [b for key, b in module.named_buffers() if "running_" in key]
-    own = [value for key, value in steps.parameters.items() if "running_" in key]
-    for got, expected in zip(own, statistics, strict=True):
-        np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-6)
