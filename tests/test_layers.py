@@ -117,7 +117,7 @@ def test_numbers_of_numpy_are_numbers():
     assert [json.loads(json.dumps(describe(layer))) for layer in layers] == [
         {"type": "Conv2d", "in_channels": 3, "out_channels": 8, "kernel_size": [3, 2], "stride": [2, 2],
          "padding": [0, 0], "dilation": [1, 1], "groups": 1, "bias": True,
-         "weight_init": "torch_default", "bias_init": None},
+         "algorithm": "auto", "weight_init": "torch_default", "bias_init": None},
         {"type": "Linear", "in_features": 48, "out_features": 3, "bias": True,
          "weight_init": "torch_default", "bias_init": None},
         {"type": "Dropout", "p": 0.5},

@@ -25,7 +25,10 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from .operation import device, operation, prange
-from .tile import LANES, ROWS, tile
+from .tile import LANES, ROWS, near_tile, padded, tile
+
+NEAR = 4096  # floats of dy that the tiles of a weight gradient go over together
+TILES = 32  # tiles of a weight gradient that one thread makes together
 
 
 def _windows(x, filter_size, output_size, stride, dilation):
@@ -99,6 +102,12 @@ def backward_weights(n, x, dy, dw, stride, dilation, groups):
         dw[..., k] = part.transpose(1, 2, 3, 0, 4)
 
 
+@device
+def _row_of(number, tiles, run):
+    """The first row of a tile, where every run of rows has tiles of its own."""
+    return number // tiles * run + min(number % tiles * ROWS, run)
+
+
 @backward_weights.nest
 def backward_weights_nest(n, x, dy, dw, stride, dilation, groups):
     D, H, W, C = x.shape[1], x.shape[2], x.shape[3], x.shape[4]
@@ -120,17 +129,34 @@ def backward_weights_nest(n, x, dy, dw, stride, dilation, groups):
         a_tap[t] = (t // P * stride[0] * H + t % P * stride[1]) * W * C
         b_tap[t] = t * Q * K
     flat_x, flat_dy, flat_dw = x.reshape(-1), dy.reshape(-1), dw.reshape(-1)
-    for block in prange((elements + ROWS - 1) // ROWS):
-        m = block * ROWS
-        rows = min(ROWS, elements - m)
-        for j in range(m * K, (m + rows) * K):
+    # Rows of a filter line are neighbours in x: such tiles are faster, unless they would be half empty.
+    run = dw.shape[2] * C if groups == 1 and dilation[2] == 1 else inputs
+    near = 2 * run > padded(run, ROWS)
+    run = run if near else elements
+    tiles = (run + ROWS - 1) // ROWS
+    # All tiles of a group pass over a few lines of dy and x before any goes on: these stay in the nearest cache.
+    lines = max(1, NEAR // (Q * K))
+    for group in prange((elements // run * tiles + TILES - 1) // TILES):
+        first, last = group * TILES, min((group + 1) * TILES, elements // run * tiles)
+        for j in range(_row_of(first, tiles, run) * K, _row_of(last, tiles, run) * K):
             flat_dw[j] = 0
         for i in range(n):
-            for g in range(groups):
-                for k in range(g * outputs, (g + 1) * outputs, LANES):
-                    tile(flat_x, i * image + g * inputs, a_row, m, rows, a_tap, b_tap, Q, stride[2] * C,
-                         flat_dy, i * pixels * K + k, K, flat_dw, k, c_row,
-                         min(LANES, (g + 1) * outputs - k))  # fmt: skip
+            for t in range(0, O * P, lines):
+                end = min(t + lines, O * P)
+                for g in range(groups):
+                    for k in range(g * outputs, (g + 1) * outputs, LANES):
+                        cols = min(LANES, (g + 1) * outputs - k)
+                        for number in range(first, last):
+                            m = _row_of(number, tiles, run)
+                            rows = _row_of(number + 1, tiles, run) - m
+                            if near:
+                                near_tile(flat_x, i * image + g * inputs, a_row, m, rows, a_tap[t:end], b_tap[t:end], Q,
+                                          stride[2] * C, flat_dy, i * pixels * K + k, K, flat_dw, k, c_row,
+                                          cols)  # fmt: skip
+                            else:
+                                tile(flat_x, i * image + g * inputs, a_row, m, rows, a_tap[t:end], b_tap[t:end], Q,
+                                     stride[2] * C, flat_dy, i * pixels * K + k, K, flat_dw, k, c_row,
+                                     cols)  # fmt: skip
 
 
 @device

@@ -14,7 +14,7 @@ import numpy as np
 
 from .clock import FIRST
 from .operation import operation, prange
-from .tile import LANES, ROWS, padded, tile
+from .tile import LANES, ROWS, near_tile, padded, tile
 
 ROW_BLOCK = 64  # rows of dw that are made together; shard borders fall between blocks
 STEP_BLOCK = 256  # steps of a product before the next block of w is taken: that much of w stays in the cache
@@ -131,5 +131,5 @@ def backward_weights_nest(n, x, dy, dw, low, high):
         for j in range(m * outputs, (m + rows) * outputs):
             flat_dw[j] = 0
         for k in range(0, outputs, LANES):
-            tile(flat_x, 0, a_row, m, rows, one_tap, one_tap, n, inputs,
+            near_tile(flat_x, 0, a_row, m, rows, one_tap, one_tap, n, inputs,
                  flat_dy, k, outputs, flat_dw, k, c_row, min(LANES, outputs - k))  # fmt: skip

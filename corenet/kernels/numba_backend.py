@@ -23,8 +23,8 @@ import numba
 from numba.core import config
 
 from .operation import Operation
-from .tile import make_tile, rows_for
-from .tile import tile as tile_definition
+from .patch import Patch, make_patch
+from .tile import make_tile, near_tile, rows_for, tile
 
 
 def source_key() -> str:
@@ -53,8 +53,11 @@ def cache_folder() -> str:
 
 
 @cache
-def _tile():
-    return make_tile(tile_rows())
+def _tile(near: bool):
+    return make_tile(tile_rows(), near)
+
+
+_patch = cache(make_patch)
 
 
 @cache
@@ -77,8 +80,10 @@ def _rebuild(function: Callable, name: str) -> Callable:
         value = names.get(key)
         if value is range:
             names[key] = numba.prange
-        elif value is tile_definition:
-            names[key] = _tile()
+        elif value in (tile, near_tile):
+            names[key] = _tile(value is near_tile)
+        elif isinstance(value, Patch):
+            names[key] = _patch(value)
         elif getattr(value, "is_device", False):
             names[key] = _device(value)
     if "ROWS" in names:

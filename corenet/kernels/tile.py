@@ -51,7 +51,12 @@ def rows_for(features: str, arch: str) -> int:
     return 6 if arch in ("aarch64", "arm64") else 2
 
 
-def make_tile(rows: int):
+def near_tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols):
+    """The tile where rows of a are neighbours, a_row[m + 1] = a_row[m] + 1: one address serves all of them."""
+    tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols)
+
+
+def make_tile(rows: int, near: bool):
     """The tile as LLVM code for Numba, `rows` rows high; float32 only."""
     from llvmlite import ir
     from numba import types
@@ -114,7 +119,7 @@ def make_tile(rows: int):
             for m in row_index
         ]
 
-        def body(load, store):
+        def body(load, store, a_offset):
             # Allocas of whole vectors: LLVM's mem2reg turns them into the register accumulators.
             sums = [cgutils.alloca_once(builder, vector) for _ in range(rows)]
             for m in range(rows):
@@ -134,14 +139,30 @@ def make_tile(rows: int):
                 with builder.if_then(builder.icmp_signed("<", ir.Constant(i64, m), arg["rows"])):
                     store(builder.load(sums[m]), c_pointer[m])
 
+        def plain_load(place):
+            return builder.load(place, align=4)
+
+        def plain_store(value, place):
+            builder.store(value, place, align=4)
+
         full = builder.icmp_signed(">=", arg["cols"], ir.Constant(i64, LANES))
         with builder.if_else(full) as (whole, edge):
             with whole:
-                body(lambda p: builder.load(p, align=4), lambda v, p: builder.store(v, p, align=4))
+                if near:  # one address and constants, unless rows are missing at the end of a
+                    all_rows = builder.icmp_signed(">=", arg["rows"], ir.Constant(i64, rows))
+                    with builder.if_else(all_rows) as (high, low):
+                        with high:
+                            neighbours = [builder.add(a_offset[0], ir.Constant(i64, m)) for m in range(rows)]
+                            body(plain_load, plain_store, neighbours)
+                        with low:
+                            body(plain_load, plain_store, a_offset)
+                else:
+                    body(plain_load, plain_store, a_offset)
             with edge:
                 body(
                     lambda p: builder.call(masked_load, [p, align, mask, zero]),
                     lambda v, p: builder.call(masked_store, [v, p, align, mask]),
+                    a_offset,
                 )
         return context.get_dummy_value()
 

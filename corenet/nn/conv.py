@@ -6,13 +6,16 @@ import math
 from types import ModuleType
 from typing import Any, Literal
 
-from ..engine import Planner, Tensor
+from ..engine import Parameter, Planner, Tensor
 from ..errors import ConfigError
-from ..kernels import bias, conv, depthwise, pad
+from ..kernels import bias, conv, depthwise, pad, winograd
+from ..kernels.tile import LANES
 from .geometry import Triple, lift, per_axis, positions, spatial
 from .initializer import Initializer
 from .layer import integer
 from .weighted import Weighted
+
+ALGORITHMS = ("auto", "direct", "winograd4")
 
 
 class _Conv(Weighted):
@@ -87,12 +90,21 @@ class _ConvForward(_Conv):
         extent: Any = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
         around: Any = tuple(map(sum, zip(before, after, strict=True)))
         out = positions(p, size, extent, stride, around, self.dims)
-        kernels = self._kernels()
         inputs, K = channels // self.groups, self.out_channels
         w, b = self._parameters(p, (*self.kernel_size, inputs, K), K)
         y = p.activation((*out[3 - self.dims :], K))
         p.multiply_adds(math.prod(out) * math.prod(kernel) * inputs * K, x)
-        weight = *kernel, inputs, K
+        self._steps(p, x, y, w, b, size, out)
+        if p.training and self.bias:
+            p.backward(bias.backward, p.view(y.grad, (p.chunk, math.prod(out), K)), b.grad)
+        return y
+
+    def _steps(self, p: Planner, x: Tensor, y: Tensor, w: Parameter, b: Parameter, size: Triple, out: Triple) -> None:
+        """Forward and both gradients, from an image of that size to that output."""
+        kernel, stride, dilation, before, after = self._geometry()
+        around: Any = tuple(map(sum, zip(before, after, strict=True)))
+        kernels, channels, K = self._kernels(), self.in_channels, self.out_channels
+        weight = *kernel, channels // self.groups, K
         w_data, y_data = p.view(w.data, weight), p.view(y.data, (p.chunk, *out, K))
         image = p.view(x.data, (p.chunk, *size, channels))
         if any(around):
@@ -101,16 +113,13 @@ class _ConvForward(_Conv):
             image = padded
         p.forward(kernels.forward, image, w_data, b.data, y_data, stride, dilation, self.groups)
         if not p.training:
-            return y
+            return
         dy = p.view(y.grad, (p.chunk, *out, K))
         p.backward(kernels.backward_weights, image, dy, p.view(w.grad, weight), stride, dilation, self.groups)
-        if self.bias:
-            p.backward(bias.backward, p.view(y.grad, (p.chunk, math.prod(out), K)), b.grad)
         if x.grad is not None:
             dx = p.view(x.grad, (p.chunk, *size, channels))
             work = p.buffer((kernels.backward_data_work(dx.shape, dy.shape, weight, stride, before, dilation),))
             p.backward(kernels.backward_data, dy, w_data, dx, stride, before, dilation, self.groups, work)
-        return y
 
 
 class Conv1d(_ConvForward):
@@ -124,9 +133,56 @@ class Conv2d(_ConvForward):
 
     weight_init and bias_init: a name, or an initializer, of `nn.init`.
     padding: int, pair, "same" or "valid"; output rows: floor((h + 2·padding − dilation·(R − 1) − 1) / stride) + 1.
+    algorithm: "direct", "winograd4" for F(4×4, 3×3) of `kernels/winograd.py`, or "auto", which takes Winograd's where
+    it is faster: 3×3 filters of stride 1 with 16 channels or more on both sides.
     """
 
     dims = 2
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        *,
+        algorithm: Literal["auto", "direct", "winograd4"] = "auto",
+        weight_init: str | Initializer = "torch_default",
+        bias_init: str | Initializer | None = None,
+    ):
+        sizes = in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias
+        super().__init__(*sizes, weight_init=weight_init, bias_init=bias_init)
+        if algorithm not in ALGORITHMS:
+            expected = "one of " + ", ".join(map(repr, ALGORITHMS))
+            raise ConfigError("Conv2d(algorithm=…)", expected=expected, got=repr(algorithm))
+        self.algorithm = algorithm
+        plain = self.kernel_size == (3, 3) and self.stride == self.dilation == (1, 1) and self.groups == 1
+        if algorithm == "winograd4" and not plain:
+            expected = "a 3×3 filter, stride 1, dilation 1, groups 1"
+            raise ConfigError("Conv2d(algorithm='winograd4')", expected=expected, got=f"{self}")
+        self._winograd_is_faster = plain and min(self.in_channels, self.out_channels) >= LANES
+
+    def _takes_winograd(self, out: Triple) -> bool:
+        """Whether F(4×4, 3×3) is worth it: enough channels, and outputs that fill at least half of the 4×4 patches."""
+        if self.algorithm != "auto":
+            return self.algorithm == "winograd4"
+        filled = out[1] * out[2] / (16 * -(-out[1] // 4) * -(-out[2] // 4))
+        return self._winograd_is_faster and filled >= 0.5
+
+    def _steps(self, p: Planner, x: Tensor, y: Tensor, w: Parameter, b: Parameter, size: Triple, out: Triple) -> None:
+        if not self._takes_winograd(out):
+            super()._steps(p, x, y, w, b, size, out)
+            return
+        around = self._geometry()[3][1:]
+        p.forward(winograd.forward, x.data, w.data, b.data, y.data, *around)
+        if p.training:
+            p.backward(winograd.backward_weights, x.data, y.grad, w.grad, *around)
+            if x.grad is not None:
+                p.backward(winograd.backward_data, y.grad, w.data, x.grad, *around)
 
 
 class Conv3d(_ConvForward):

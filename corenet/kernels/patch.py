@@ -1,0 +1,241 @@
+"""Transforms of square patches, 16 channels at a time: what Winograd's convolution does before and after its products.
+
+    source: a grid of (size × size) channel vectors           target: a grid of (other × other) channel vectors
+    ┌───┬───┬───┐                                              ┌───┬───┐
+    │   │   │   │ ↓ line() on every column, then              │   │   │
+    ├───┼───┼───┤ → on every row of what came out       ⇒     ├───┼───┤
+    │   │   │   │                                              │   │   │
+    └───┴───┴───┘                                              └───┴───┘
+
+A `line` is a plain Python function that makes a list of values of another length by additions and products with
+numbers; the same function works on NumPy arrays (the definitions), on slices (nests as plain Python) and on LLVM
+vectors (below). Elements of the source outside of some bounds count as 0, and elements of the target outside of some
+bounds are not written, so images need no border.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .tile import LANES
+
+Line = Callable[[list], list]
+
+
+class Patch:
+    """A transform of patches by `line`, from `size` values to `other`; with `adds` it adds a bias to each of these."""
+
+    def __init__(self, line: Line, size: int, *, adds: bool = False):
+        self.line, self.size, self.adds = line, size, adds
+        self.other = len(line([0.0] * size))
+
+    def __call__(
+        self, source, s0, s_row, s_col, top, bottom, left, right, target, t0, t_row, t_col, rows, columns, lanes,
+        bias, b0,
+    ):  # fmt: skip
+        """On flat arrays: source patch at s0 with steps s_row and s_col, of which rows top … bottom and columns left …
+        right are there; target patch at t0, of which the first rows and columns are wanted; bias[b0:] is added to each
+        of its elements, if bias is not empty."""
+        values = np.zeros((self.size, self.size, lanes), source.dtype)
+        for i in range(top, bottom):
+            for j in range(left, right):
+                at = s0 + i * s_row + j * s_col
+                values[i, j] = source[at : at + lanes]
+        turned = transform(self.line, values)
+        for i in range(rows):
+            for j in range(columns):
+                at = t0 + i * t_row + j * t_col
+                target[at : at + lanes] = turned[i, j]
+                if self.adds and bias.size:
+                    target[at : at + lanes] += bias[b0 : b0 + lanes]
+
+
+def transform(line: Line, values: np.ndarray) -> np.ndarray:
+    """line on the first axis, then on the second, of an array (size, size, …)."""
+    once = np.stack(line(list(values)))
+    return np.stack(line([once[:, j] for j in range(once.shape[1])]), axis=1)
+
+
+class Vector:
+    """An LLVM value with the arithmetic that lines use; a product that is added to something becomes one fused step."""
+
+    def __init__(self, builder, value, factor: float | None = None):
+        self.builder, self.value, self.factor = builder, value, factor
+
+    def _splat(self, number: float):
+        from llvmlite import ir
+
+        return ir.Constant(self.value.type, [number] * LANES)
+
+    def done(self):
+        """The value itself."""
+        return self.value if self.factor is None else self.builder.fmul(self.value, self._splat(self.factor))
+
+    def __rmul__(self, factor: float) -> Vector:
+        return Vector(self.builder, self.done(), factor)
+
+    def __add__(self, other: Vector) -> Vector:
+        if self.factor is None and other.factor is None:
+            return Vector(self.builder, self.builder.fadd(self.value, other.value))
+        product, rest = (self, other) if self.factor is not None else (other, self)
+        assert product.factor is not None
+        return Vector(self.builder, self._fma(product.value, product._splat(product.factor), rest.done()))
+
+    def __neg__(self) -> Vector:
+        return Vector(self.builder, self.value, -1.0 if self.factor is None else -self.factor)
+
+    def __sub__(self, other: Vector) -> Vector:
+        if self.factor is None and other.factor is None:
+            return Vector(self.builder, self.builder.fsub(self.value, other.value))
+        if other.factor is not None:
+            return self + -other
+        return Vector(self.builder, self.builder.fsub(self.done(), other.value))
+
+    def _fma(self, a, b, c):
+        from llvmlite import ir
+        from numba.core import cgutils
+
+        kind = ir.FunctionType(a.type, (a.type,) * 3)
+        name = f"llvm.fmuladd.v{LANES}f32"
+        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, kind, name), [a, b, c])
+
+
+def make_patch(patch: Patch):
+    """The transform as LLVM code for Numba; float32 only."""
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    i64, i32, f32 = ir.IntType(64), ir.IntType(32), ir.FloatType()
+    vector = ir.VectorType(f32, LANES)
+    zero = ir.Constant(vector, [0.0] * LANES)
+    bits = ir.VectorType(ir.IntType(1), LANES)
+    wide = ir.VectorType(i64, LANES)
+
+    def generate(context, builder, signature, args):
+        (
+            source,
+            s0,
+            s_row,
+            s_col,
+            top,
+            bottom,
+            left,
+            right,
+            target,
+            t0,
+            t_row,
+            t_col,
+            rows,
+            columns,
+            lanes,
+            bias,
+            b0,
+        ) = args
+
+        def data(value, kind):
+            return context.make_array(kind)(context, builder, value=value)
+
+        source, target = data(source, signature.args[0]).data, data(target, signature.args[8]).data
+        pointer = vector.as_pointer()
+
+        def function(name, result, *parameters):
+            return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, parameters), name)
+
+        masked_load = function(f"llvm.masked.load.v{LANES}f32.p0", vector, pointer, i32, bits, vector)
+        masked_store = function(f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), vector, pointer, i32, bits)
+        align = ir.Constant(i32, 4)
+
+        def splat(value, kind):
+            one = builder.insert_element(ir.Constant(kind, ir.Undefined), value, ir.Constant(i32, 0))
+            return builder.shuffle_vector(
+                one, ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(i32, LANES), [0] * LANES)
+            )
+
+        mask = builder.icmp_signed("<", ir.Constant(wide, list(range(LANES))), splat(lanes, wide))
+
+        def at(base, start, row, i, column, j):
+            offset = builder.add(
+                start, builder.add(builder.mul(row, ir.Constant(i64, i)), builder.mul(column, ir.Constant(i64, j)))
+            )
+            return builder.bitcast(builder.gep(base, [offset]), pointer)
+
+        def inside(i, j, low_i, high_i, low_j, high_j):
+            number = ir.Constant(i64, i), ir.Constant(i64, j)
+            tests = [
+                builder.icmp_signed("<=", low_i, number[0]), builder.icmp_signed("<", number[0], high_i),
+                builder.icmp_signed("<=", low_j, number[1]), builder.icmp_signed("<", number[1], high_j),
+            ]  # fmt: skip
+            result = tests[0]
+            for test in tests[1:]:
+                result = builder.and_(result, test)
+            return result
+
+        def equal(value, number):
+            return builder.icmp_signed("==", value, ir.Constant(i64, number))
+
+        nothing = ir.Constant(i64, 0)
+
+        def bias_vector(whole):
+            array = data(bias, signature.args[15])
+            value = cgutils.alloca_once_value(builder, zero)
+            with builder.if_then(builder.icmp_signed(">", builder.extract_value(array.shape, 0), nothing)):
+                place = builder.bitcast(builder.gep(array.data, [b0]), pointer)
+                there = builder.load(place, align=4) if whole else builder.call(masked_load, [place, align, mask, zero])
+                builder.store(there, value)
+            return Vector(builder, builder.load(value))
+
+        def body(whole: bool):
+            def load(i, j):
+                place = at(source, s0, s_row, i, s_col, j)
+                if whole:
+                    return builder.load(place, align=4)
+                there = builder.and_(mask, splat(inside(i, j, top, bottom, left, right), bits))
+                return builder.call(masked_load, [place, align, there, zero])
+
+            def store(value, i, j):
+                place = at(target, t0, t_row, i, t_col, j)
+                if whole:
+                    builder.store(value, place, align=4)
+                    return
+                there = builder.and_(mask, splat(inside(i, j, nothing, rows, nothing, columns), bits))
+                builder.call(masked_store, [value, place, align, there])
+
+            plus = bias_vector(whole) if patch.adds else None
+            columns_done = []
+            for j in range(patch.size):
+                values = [Vector(builder, load(i, j)) for i in range(patch.size)]
+                columns_done.append([value.done() for value in patch.line(values)])
+            for i in range(patch.other):
+                line = [Vector(builder, column[i]) for column in columns_done]
+                for j, value in enumerate(patch.line(line)):
+                    store((value if plus is None else value + plus).done(), i, j)
+
+        conditions = [
+            equal(top, 0), equal(bottom, patch.size), equal(left, 0), equal(right, patch.size),
+            equal(rows, patch.other), equal(columns, patch.other),
+            builder.icmp_signed(">=", lanes, ir.Constant(i64, LANES)),
+        ]  # fmt: skip
+        all_there = conditions[0]
+        for condition in conditions[1:]:
+            all_there = builder.and_(all_there, condition)
+        with builder.if_else(all_there) as (then, otherwise):
+            with then:
+                body(True)
+            with otherwise:
+                body(False)
+        return context.get_dummy_value()
+
+    def typed(
+        context, source, s0, s_row, s_col, top, bottom, left, right, target, t0, t_row, t_col, rows, columns, lanes,
+        bias, b0,
+    ):  # fmt: skip
+        numbers = [types.int64]
+        if not all(g.dtype == types.float32 for g in (source, target, bias)):
+            return None
+        return types.void(source, *numbers * 7, target, *numbers * 6, bias, *numbers), generate
+
+    return intrinsic(typed)
