@@ -79,18 +79,15 @@ def forward_nest(n, x, w, b, y, stride, dilation, groups):
         a_tap[t] = ((f * dilation[0] * H + r * dilation[1]) * W + s * dilation[2]) * C
         b_tap[t] = ((f * R + r) * S + s) * inputs * K
     flat_x, flat_w, flat_y = x.reshape(-1), w.reshape(-1), y.reshape(-1)
+    begin = b if b.shape[0] > 0 else np.zeros(K, np.float32)
     for i in prange(n):
         for m in range(0, pixels, ROWS):
             rows = min(ROWS, pixels - m)
-            start = (i * pixels + m) * K
-            for row in range(rows):
-                for k in range(K):
-                    flat_y[start + row * K + k] = b[k] if b.shape[0] > 0 else np.float32(0)
             for g in range(groups):
                 for k in range(0, outputs, LANES):
                     tile(flat_x, i * image + g * inputs, a_row, m, rows, a_tap, b_tap, length, 1,
                          flat_w, g * outputs + k, K, flat_y, i * pixels * K + g * outputs + k, c_row,
-                         min(LANES, outputs - k))  # fmt: skip
+                         min(LANES, outputs - k), begin, g * outputs + k)  # fmt: skip
 
 
 @operation
@@ -129,6 +126,7 @@ def backward_weights_nest(n, x, dy, dw, stride, dilation, groups):
         a_tap[t] = (t // P * stride[0] * H + t % P * stride[1]) * W * C
         b_tap[t] = t * Q * K
     flat_x, flat_dy, flat_dw = x.reshape(-1), dy.reshape(-1), dw.reshape(-1)
+    zeros, go_on = np.zeros(LANES, np.float32), np.empty(0, np.float32)
     # Rows of a filter line are neighbours in x: such tiles are faster, unless they would be half empty.
     run = dw.shape[2] * C if groups == 1 and dilation[2] == 1 else inputs
     near = 2 * run > padded(run, ROWS)
@@ -138,11 +136,9 @@ def backward_weights_nest(n, x, dy, dw, stride, dilation, groups):
     lines = max(1, NEAR // (Q * K))
     for group in prange((elements // run * tiles + TILES - 1) // TILES):
         first, last = group * TILES, min((group + 1) * TILES, elements // run * tiles)
-        for j in range(_row_of(first, tiles, run) * K, _row_of(last, tiles, run) * K):
-            flat_dw[j] = 0
         for i in range(n):
             for t in range(0, O * P, lines):
-                end = min(t + lines, O * P)
+                end, start = min(t + lines, O * P), (go_on if i + t > 0 else zeros)
                 for g in range(groups):
                     for k in range(g * outputs, (g + 1) * outputs, LANES):
                         cols = min(LANES, (g + 1) * outputs - k)
@@ -151,12 +147,12 @@ def backward_weights_nest(n, x, dy, dw, stride, dilation, groups):
                             rows = _row_of(number + 1, tiles, run) - m
                             if near:
                                 near_tile(flat_x, i * image + g * inputs, a_row, m, rows, a_tap[t:end], b_tap[t:end], Q,
-                                          stride[2] * C, flat_dy, i * pixels * K + k, K, flat_dw, k, c_row,
-                                          cols)  # fmt: skip
+                                          stride[2] * C, flat_dy, i * pixels * K + k, K, flat_dw, k, c_row, cols,
+                                          start, 0)  # fmt: skip
                             else:
                                 tile(flat_x, i * image + g * inputs, a_row, m, rows, a_tap[t:end], b_tap[t:end], Q,
-                                     stride[2] * C, flat_dy, i * pixels * K + k, K, flat_dw, k, c_row,
-                                     cols)  # fmt: skip
+                                     stride[2] * C, flat_dy, i * pixels * K + k, K, flat_dw, k, c_row, cols,
+                                     start, 0)  # fmt: skip
 
 
 @device
@@ -235,7 +231,7 @@ def backward_data_nest(n, dy, w, dx, stride, padding, dilation, groups, work):
                     start = i * image + (((o + front) * height + p + top) * width + q + left) * K
                     for k in range(K):
                         bordered[start + k] = dy[i, o, p, q, k]
-    flat_dx = dx.reshape(-1)
+    flat_dx, zeros = dx.reshape(-1), np.zeros(LANES, np.float32)
     pixels_all = D * H * W
     a_row = np.empty(pixels_all + ROWS, np.int64)
     c_row = np.empty(pixels_all + ROWS, np.int64)
@@ -280,11 +276,8 @@ def backward_data_nest(n, dy, w, dx, stride, padding, dilation, groups, work):
         for i in prange(n):
             for m in range(0, pixels, ROWS):
                 rows = min(ROWS, pixels - m)
-                for row in range(m, m + rows):
-                    for c in range(C):
-                        flat_dx[i * pixels_all * C + c_row[row] + c] = 0
                 for g in range(groups):
                     for c in range(g * inputs, (g + 1) * inputs, LANES):
                         tile(bordered, i * image + g * outputs, a_row, m, rows, a_tap[:used], b_tap[:used], length, 1,
                              turned, c, C, flat_dx, i * pixels_all * C + c, c_row,
-                             min(LANES, (g + 1) * inputs - c))  # fmt: skip
+                             min(LANES, (g + 1) * inputs - c), zeros, 0)  # fmt: skip

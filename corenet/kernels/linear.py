@@ -38,15 +38,14 @@ def forward_nest(n, x, w, b, y):
         c_row[m] = min(m, n - 1) * outputs
     one_tap = np.zeros(1, np.int64)
     flat_x, flat_w, flat_y = x.reshape(-1), w.reshape(-1), y.reshape(-1)
-    for i in range(n):
-        for k in range(outputs):
-            y[i, k] = b[k] if b.shape[0] > 0 else np.float32(0)
+    begin, go_on = (b if b.shape[0] > 0 else np.zeros(outputs, np.float32)), np.empty(0, np.float32)
     for block in prange((n + ROWS - 1) // ROWS):
         m = block * ROWS
         for start in range(0, inputs, STEP_BLOCK):
             for k in range(0, outputs, LANES):
                 tile(flat_x, start, a_row, m, min(ROWS, n - m), one_tap, one_tap, min(STEP_BLOCK, inputs - start), 1,
-                     flat_w, start * outputs + k, outputs, flat_y, k, c_row, min(LANES, outputs - k))  # fmt: skip
+                     flat_w, start * outputs + k, outputs, flat_y, k, c_row, min(LANES, outputs - k),
+                     go_on if start else begin, k)  # fmt: skip
 
 
 def backward_data_work(chunk, inputs, outputs) -> int:
@@ -75,15 +74,14 @@ def backward_data_nest(n, dy, w, dx, work):
     for m in range(a_row.shape[0]):
         a_row[m] = min(m, inputs - 1) * outputs
         c_row[m] = min(m, inputs - 1) * samples
-    one_tap = np.zeros(1, np.int64)
+    one_tap, zeros = np.zeros(1, np.int64), np.zeros(LANES, np.float32)
     flat_w = w.reshape(-1)
     for block in prange((inputs + ROWS - 1) // ROWS):
         m = block * ROWS
         rows = min(ROWS, inputs - m)
-        dx_turned[m * samples : (m + rows) * samples] = 0
         for i in range(0, samples, LANES):
             tile(flat_w, 0, a_row, m, rows, one_tap, one_tap, outputs, 1,
-                 dy_turned, i, samples, dx_turned, i, c_row, LANES)  # fmt: skip
+                 dy_turned, i, samples, dx_turned, i, c_row, LANES, zeros, 0)  # fmt: skip
         for i in range(n):
             for row in range(m, m + rows):
                 dx[i, row] = dx_turned[row * samples + i]
@@ -123,13 +121,11 @@ def backward_weights_nest(n, x, dy, dw, low, high):
     for m in range(a_row.shape[0]):
         a_row[m] = min(m, inputs - 1)
         c_row[m] = min(m, inputs - 1) * outputs
-    one_tap = np.zeros(1, np.int64)
+    one_tap, zeros = np.zeros(1, np.int64), np.zeros(LANES, np.float32)
     flat_x, flat_dy, flat_dw = x.reshape(-1), dy.reshape(-1), dw.reshape(-1)
     for block in prange((high - low + ROWS - 1) // ROWS):
         m = low + block * ROWS
         rows = min(ROWS, high - m)
-        for j in range(m * outputs, (m + rows) * outputs):
-            flat_dw[j] = 0
         for k in range(0, outputs, LANES):
             near_tile(flat_x, 0, a_row, m, rows, one_tap, one_tap, n, inputs,
-                 flat_dy, k, outputs, flat_dw, k, c_row, min(LANES, outputs - k))  # fmt: skip
+                 flat_dy, k, outputs, flat_dw, k, c_row, min(LANES, outputs - k), zeros, 0)  # fmt: skip

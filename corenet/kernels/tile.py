@@ -29,11 +29,15 @@ def padded(count, multiple):
     return (count + multiple - 1) // multiple * multiple
 
 
-def tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols):
-    """Add the products of rows m0 … m0+rows (at most ROWS) and `cols` columns (at most LANES) to c, all flat arrays."""
+def tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0):
+    """Sums over taps and steps for rows m0 … m0+rows (at most ROWS) and `cols` columns (at most LANES), into c.
+
+    Each begins with start[start0 + j], such as a bias or 0, or if `start` is empty with what is in c: then it is added
+    to. All arrays are flat.
+    """
     for m in range(m0, m0 + rows):
         for j in range(cols):
-            total = c[c0 + c_row[m] + j]
+            total = start[start0 + j] if start.shape[0] > 0 else c[c0 + c_row[m] + j]
             for t in range(a_tap.shape[0]):
                 for step in range(length):
                     total += (
@@ -51,9 +55,9 @@ def rows_for(features: str, arch: str) -> int:
     return 6 if arch in ("aarch64", "arm64") else 2
 
 
-def near_tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols):
+def near_tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0):
     """The tile where rows of a are neighbours, a_row[m + 1] = a_row[m] + 1: one address serves all of them."""
-    tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols)
+    tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0)
 
 
 def make_tile(rows: int, near: bool):
@@ -85,6 +89,8 @@ def make_tile(rows: int, near: bool):
         "c0",
         "c_row",
         "cols",
+        "start",
+        "start0",
     ]
 
     def splat(builder, scalar, of=vector):
@@ -98,6 +104,8 @@ def make_tile(rows: int, near: bool):
                 arg[name] = context.make_array(kind)(context, builder, value=arg[name]).data
         taps = context.make_array(signature.args[5])(context, builder, value=args[5])
         tap_count = builder.extract_value(taps.shape, 0)
+        starts = context.make_array(signature.args[16])(context, builder, value=args[16])
+        given = builder.icmp_signed(">", builder.extract_value(starts.shape, 0), ir.Constant(i64, 0))
 
         def at(pointer, index):
             return builder.gep(pointer, [index])
@@ -122,8 +130,14 @@ def make_tile(rows: int, near: bool):
         def body(load, store, a_offset):
             # Allocas of whole vectors: LLVM's mem2reg turns them into the register accumulators.
             sums = [cgutils.alloca_once(builder, vector) for _ in range(rows)]
-            for m in range(rows):
-                builder.store(load(c_pointer[m]), sums[m])
+            with builder.if_else(given) as (new, old):
+                with new:
+                    first = load(builder.bitcast(at(arg["start"], arg["start0"]), pointer))
+                    for m in range(rows):
+                        builder.store(first, sums[m])
+                with old:
+                    for m in range(rows):
+                        builder.store(load(c_pointer[m]), sums[m])
             with cgutils.for_range(builder, tap_count, intp=i64) as tap:
                 a_base = builder.add(arg["a0"], builder.load(at(arg["a_tap"], tap.index)))
                 b_base = at(arg["b"], builder.add(arg["b0"], builder.load(at(arg["b_tap"], tap.index))))
@@ -166,10 +180,12 @@ def make_tile(rows: int, near: bool):
                 )
         return context.get_dummy_value()
 
-    def typed(context, a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols):
-        given = (a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols)
+    def typed(
+        context, a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0
+    ):
+        given = (a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0)
         wanted = [g if isinstance(g, types.Array) else types.int64 for g in given]
-        if not all(g.dtype == types.float32 for g in (a, b, c)):
+        if not all(g.dtype == types.float32 for g in (a, b, c, start)):
             return None
         return types.void(*wanted), generate
 

@@ -153,7 +153,7 @@ def _convolve(first, count, x, u, b, y, top, left, v, m):
     a_row, c_row = np.empty(BLOCK + ROWS, np.int64), np.empty(BLOCK + ROWS, np.int64)
     for t in range(a_row.shape[0]):
         a_row[t], c_row[t] = min(t, count - 1) * C, min(t, count - 1) * K
-    tap = np.zeros(1, np.int64)
+    tap, zeros = np.zeros(1, np.int64), np.zeros(LANES, np.float32)
     for t in range(count):
         i, place = (first + t) // (rows * columns), (first + t) % (rows * columns)
         h, s = place // columns * 4 - top, place % columns * 4 - left
@@ -162,12 +162,10 @@ def _convolve(first, count, x, u, b, y, top, left, v, m):
             data_patch(flat_x, ((i * H + h) * W + s) * C + c, W * C, C, above, below, before, behind,
                        v, t * C + c, 6 * v_point, v_point, 6, 6, min(LANES, C - c), none, 0)  # fmt: skip
     for point in range(POINTS):
-        for t in range(count * K):
-            m[point * m_point + t] = 0
         for t in range(0, count, ROWS):
             for k in range(0, K, LANES):
                 tile(v, point * v_point, a_row, t, min(ROWS, count - t), tap, tap, C, 1,
-                     u, point * C * K + k, K, m, point * m_point + k, c_row, min(LANES, K - k))  # fmt: skip
+                     u, point * C * K + k, K, m, point * m_point + k, c_row, min(LANES, K - k), zeros, 0)  # fmt: skip
     for t in range(count):
         i, place = (first + t) // (rows * columns), (first + t) % (rows * columns)
         p, q = place // columns * 4, place % columns * 4
@@ -229,12 +227,12 @@ def backward_weights_nest(n, x, dy, dw, top, left):
     patches = n * rows * columns
     v_point, g_point = BLOCK * C + LANES, BLOCK * K + LANES
     v, g = np.empty(POINTS * v_point, np.float32), np.empty(POINTS * g_point, np.float32)
-    du, none = np.zeros(POINTS * C * K, np.float32), np.empty(0, np.float32)
+    du, none = np.empty(POINTS * C * K, np.float32), np.empty(0, np.float32)
     flat_x, flat_dy, flat_dw = x.reshape(-1), dy.reshape(-1), dw.reshape(-1)
     a_row, c_row = np.empty(C + ROWS, np.int64), np.empty(C + ROWS, np.int64)
     for c in range(a_row.shape[0]):
         a_row[c], c_row[c] = min(c, C - 1), min(c, C - 1) * K
-    tap = np.zeros(1, np.int64)
+    tap, zeros = np.zeros(1, np.int64), np.zeros(LANES, np.float32)
     # Blocks come one after the other, so that every sum is one chain; threads share a block's patches, then its points.
     for first in range(0, patches, BLOCK):
         count = min(BLOCK, patches - first)
@@ -253,7 +251,8 @@ def backward_weights_nest(n, x, dy, dw, top, left):
             for c in range(0, C, ROWS):
                 for k in range(0, K, LANES):
                     near_tile(v, point * v_point, a_row, c, min(ROWS, C - c), tap, tap, count, C,
-                         g, point * g_point + k, K, du, point * C * K + k, c_row, min(LANES, K - k))  # fmt: skip
+                         g, point * g_point + k, K, du, point * C * K + k, c_row, min(LANES, K - k),
+                              none if first else zeros, 0)  # fmt: skip
     for c in prange(C):
         for k in range(0, K, LANES):
             weight_patch(du, c * K + k, 6 * C * K, C * K, 0, 6, 0, 6,
