@@ -14,6 +14,7 @@ measured.
 import numpy as np
 
 from .operation import device, operation, prange
+from .rows import folded, repeated, row_width
 from .tree import fold, tree_sum
 
 
@@ -32,24 +33,28 @@ def measure(n, x, mean, centred, rstd, work, eps):
 @measure.nest
 def measure_nest(n, x, mean, centred, rstd, work, eps):
     positions, C = x.shape[1], x.shape[2]
-    count = n * positions
+    count, size, width = n * positions, positions * C, row_width(C, positions)
+    flat = x.reshape(x.shape[0], size)
     for i in prange(n):
-        for c in range(C):
-            work[i, c] = 0
-        for p in range(positions):
-            for c in range(C):
-                work[i, c] += x[i, p, c]
+        sums = np.zeros(width, x.dtype)
+        for start in range(0, size, width):
+            row = flat[i, start : start + width]
+            for j in range(row.shape[0]):
+                sums[j] += row[j]
+        folded(sums, work[i])
     for c in range(C):
         total = 0.0  # images are combined in double: a chunk has up to millions of terms
         for i in range(n):
             total += work[i, c]
         mean[c] = total / count
+    means = repeated(mean, width)
     for i in prange(n):
-        for c in range(C):
-            work[i, c] = 0
-        for p in range(positions):
-            for c in range(C):
-                work[i, c] += (x[i, p, c] - mean[c]) * (x[i, p, c] - mean[c])
+        sums = np.zeros(width, x.dtype)
+        for start in range(0, size, width):
+            row = flat[i, start : start + width]
+            for j in range(row.shape[0]):
+                sums[j] += (row[j] - means[j]) * (row[j] - means[j])
+        folded(sums, work[i])
     for c in range(C):
         total = 0.0
         for i in range(n):
@@ -104,10 +109,14 @@ def normalise(n, x, gamma, beta, mean, rstd, y):
 
 @normalise.nest
 def normalise_nest(n, x, gamma, beta, mean, rstd, y):
+    size, width = x.shape[1] * x.shape[2], row_width(x.shape[2], x.shape[1])
+    flat_x, flat_y = x.reshape(x.shape[0], size), y.reshape(y.shape[0], size)
+    means, scale, shift = repeated(mean, width), repeated(rstd * gamma, width), repeated(beta, width)
     for i in prange(n):
-        for p in range(x.shape[1]):
-            for c in range(x.shape[2]):
-                y[i, p, c] = (x[i, p, c] - mean[c]) * (rstd[c] * gamma[c]) + beta[c]
+        for start in range(0, size, width):
+            row, out = flat_x[i, start : start + width], flat_y[i, start : start + width]
+            for j in range(row.shape[0]):
+                out[j] = (row[j] - means[j]) * scale[j] + shift[j]
 
 
 @operation
@@ -125,13 +134,19 @@ def measure_gradients(n, x, dy, mean, rstd, dgamma, dbeta, means, work):
 @measure_gradients.nest
 def measure_gradients_nest(n, x, dy, mean, rstd, dgamma, dbeta, means, work):
     positions, C = x.shape[1], x.shape[2]
+    size, width = positions * C, row_width(C, positions)
+    flat_x, flat_dy = x.reshape(x.shape[0], size), dy.reshape(dy.shape[0], size)
+    centre, scale = repeated(mean, width), repeated(rstd, width)
     for i in prange(n):
-        for c in range(2 * C):
-            work[i, c] = 0
-        for p in range(positions):
-            for c in range(C):
-                work[i, c] += dy[i, p, c]
-                work[i, C + c] += dy[i, p, c] * ((x[i, p, c] - mean[c]) * rstd[c])
+        sums, products = np.zeros(width, x.dtype), np.zeros(width, x.dtype)
+        for start in range(0, size, width):
+            row, slopes = flat_x[i, start : start + width], flat_dy[i, start : start + width]
+            for j in range(row.shape[0]):
+                sums[j] += slopes[j]
+            for j in range(row.shape[0]):
+                products[j] += slopes[j] * ((row[j] - centre[j]) * scale[j])
+        folded(sums, work[i, :C])
+        folded(products, work[i, C : 2 * C])
     for c in range(C):
         sum_dy, sum_dy_x = 0.0, 0.0
         for i in range(n):
@@ -180,11 +195,17 @@ def backward(n, x, dy, gamma, mean, rstd, means, dx):
 
 @backward.nest
 def backward_nest(n, x, dy, gamma, mean, rstd, means, dx):
+    size, width = x.shape[1] * x.shape[2], row_width(x.shape[2], x.shape[1])
+    flat_x, flat_dy = x.reshape(x.shape[0], size), dy.reshape(dy.shape[0], size)
+    flat_dx = dx.reshape(dx.shape[0], size)
+    centre, slope = repeated(mean, width), repeated(rstd * means[1], width)
+    scale, less = repeated(gamma * rstd, width), repeated(means[0], width)
     for i in prange(n):
-        for p in range(x.shape[1]):
-            for c in range(x.shape[2]):
-                normalised = (x[i, p, c] - mean[c]) * rstd[c]
-                dx[i, p, c] = gamma[c] * rstd[c] * (dy[i, p, c] - means[0, c] - normalised * means[1, c])
+        for start in range(0, size, width):
+            row, slopes = flat_x[i, start : start + width], flat_dy[i, start : start + width]
+            out = flat_dx[i, start : start + width]
+            for j in range(row.shape[0]):
+                out[j] = scale[j] * (slopes[j] - less[j] - (row[j] - centre[j]) * slope[j])
 
 
 @operation

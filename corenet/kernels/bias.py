@@ -3,6 +3,7 @@
 import numpy as np
 
 from .operation import operation, prange
+from .rows import folded, row_width
 
 
 @operation
@@ -28,11 +29,14 @@ def backward(n, dy, db):
 @backward.nest
 def backward_nest(n, dy, db):
     db[:] = 0
-    image_sum = np.empty_like(db)
+    size, width = dy.shape[1] * dy.shape[2], row_width(dy.shape[2], dy.shape[1])
+    flat, image_sum = dy.reshape(dy.shape[0], size), np.empty_like(db)
     for i in range(n):  # summed image by image: shorter chains of roundings
-        image_sum[:] = 0
-        for p in range(dy.shape[1]):
-            for k in range(dy.shape[2]):
-                image_sum[k] += dy[i, p, k]
+        sums = np.zeros(width, db.dtype)
+        for start in range(0, size, width):
+            row = flat[i, start : start + width]
+            for j in range(row.shape[0]):
+                sums[j] += row[j]
+        folded(sums, image_sum)
         for k in range(db.shape[0]):
             db[k] += image_sum[k]
