@@ -8,7 +8,7 @@ from corenet.engine import make_plan
 from corenet.kernels import clock as places
 from corenet.kernels import dropout, gather
 from corenet.kernels.backend import Backend, numba_problem
-from corenet.kernels.philox import permutation, philox
+from corenet.kernels.philox import permutation, philox, philox_block
 from corenet.nn import CrossEntropy, Dropout, Flatten, Linear, ReLU, Residual, Sequential
 
 needs_numba = pytest.mark.skipif(numba_problem() is not None, reason="Numba is not installed")
@@ -237,3 +237,12 @@ def test_without_augmentation_images_are_scaled_only(run):
     flipped = pictures(run, order, shift=0, flip=True)
     plain = SOURCE[order].astype(np.float32)
     assert all((a == b).all() or (a == b[:, ::-1]).all() for a, b in zip(flipped, plain, strict=True))
+
+
+def test_a_block_of_words_is_philox_of_each_counter():
+    for first, count in ((0, 1), (5, 7), (2**32 - 3, 8)):  # the counter is a word of 32 bits: it begins again
+        words = np.empty((4, count), np.uint64)
+        rest = [np.uint64(value) for value in (2**40 + 3, 11, 2, 2**33 + 5, 2**32 - 1)]
+        philox_block(np.uint64(first), *rest, words)
+        counters = np.arange(first, first + count, dtype=np.uint64)
+        assert (words == np.stack(philox(counters, *rest))).all()

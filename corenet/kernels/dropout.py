@@ -4,7 +4,9 @@ import numpy as np
 
 from .clock import SEED, STEP
 from .operation import operation, prange
-from .philox import philox
+from .philox import philox, philox_block
+
+BLOCK = 64  # counters whose words are made together
 
 
 def draw(n, features, samples, clock, layer, p):
@@ -34,14 +36,19 @@ def forward_nest(n, x, y, kept, samples, clock, layer, p):
     seed, step = np.uint64(clock[SEED]), np.uint64(clock[STEP])
     features = x.shape[1]
     for i in prange(n):
-        sample = np.uint64(samples[i])
-        for group in range((features + 3) // 4):
-            words = philox(np.uint64(group), sample, step, np.uint64(layer), seed, seed >> np.uint64(32))
-            first = 4 * group
-            for j in range(min(4, features - first)):
-                keep = words[j] >= threshold
-                kept[i, first + j] = keep
-                y[i, first + j] = x[i, first + j] * scale if keep else np.float32(0)
+        words = np.empty((4, BLOCK), np.uint64)
+        keep = np.empty(4 * BLOCK, np.uint8)
+        for first in range(0, features, 4 * BLOCK):  # simple loops, which become vectors
+            counter, sample = np.uint64(first // 4), np.uint64(samples[i])
+            philox_block(counter, sample, step, np.uint64(layer), seed, seed >> np.uint64(32), words)
+            for word in range(4):
+                for g in range(BLOCK):
+                    keep[4 * g + word] = words[word, g] >= threshold
+            row, out = x[i, first : first + 4 * BLOCK], y[i, first : first + 4 * BLOCK]
+            mask = kept[i, first : first + 4 * BLOCK]
+            for j in range(row.shape[0]):
+                mask[j] = keep[j]
+                out[j] = row[j] * scale if keep[j] else np.float32(0)
 
 
 @operation

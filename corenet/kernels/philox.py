@@ -28,6 +28,25 @@ def philox(c0, c1, c2, c3, k0, k1):
     return c0, c1, c2, c3
 
 
+@device
+def philox_block(first, c1, c2, c3, k0, k1, words):
+    """words (4, count) uint64 = philox of the counters (first + g, c1, c2, c3): round by round, in loops over g."""
+    low = np.uint64(0xFFFFFFFF)
+    shift = np.uint64(32)
+    a_words, b_words, c_words, d_words = words[0], words[1], words[2], words[3]
+    for g in range(words.shape[1]):
+        a_words[g], b_words[g] = (first + np.uint64(g)) & low, c1 & low
+        c_words[g], d_words[g] = c2 & low, c3 & low
+    for r in range(10):
+        key0 = (k0 + np.uint64(r) * np.uint64(0x9E3779B9)) & low
+        key1 = (k1 + np.uint64(r) * np.uint64(0xBB67AE85)) & low
+        for g in range(words.shape[1]):
+            a = np.uint64(0xD2511F53) * a_words[g]
+            b = np.uint64(0xCD9E8D57) * c_words[g]
+            a_words[g], b_words[g] = (b >> shift) ^ b_words[g] ^ key0, b & low
+            c_words[g], d_words[g] = (a >> shift) ^ d_words[g] ^ key1, a & low
+
+
 def permutation(seed: int, epoch: int, n: int) -> np.ndarray:
     """The order (n,) int64 of an epoch's n samples: sorted by a random 64-bit number of (seed, epoch, sample)."""
     sample = np.arange(n, dtype=np.uint64)
