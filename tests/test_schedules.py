@@ -113,12 +113,42 @@ def test_plateau_rate_changes_by_observing_only():
     assert [plateau.rate(epoch) for epoch in (0, 3.5, 900)] == [0.5] * 3
     warm = optim.Warmup(plateau, 4, start=0.0)
     assert warm.rate(2) == 0.25 and warm.rate(4) == warm.rate(9) == 0.5
-    for metric in (1.0, 1.0):
-        warm.observe({"loss": metric})
+    for epoch in range(1, 6):
+        warm.observe({"epoch": epoch, "loss": 1.0})
+    assert warm.rate(9) == 0.5, "the warm-up was observed"
+    warm.observe({"epoch": 6, "loss": 1.0})
     assert warm.rate(9) == pytest.approx(0.05)
     constant = optim.Constant(0.5)
     constant.observe({"loss": 1.0})
     assert constant.rate(1) == 0.5
+
+
+@pytest.mark.parametrize("epochs, first", [(2, 3), (1.5, 3), (0.25, 2)])
+def test_plateau_observes_whole_epochs_after_the_warmup(epochs, first):
+    plateau = optim.Plateau(0.5)
+    warm = optim.Warmup(plateau, epochs)
+    seen = []
+    for epoch in range(1, 6):
+        warm.observe({"epoch": epoch, "loss": -float(epoch)})
+        seen += [epoch] * (plateau.state[1] is not None)
+    assert seen[0] == first
+    twice = optim.Warmup(optim.Warmup(optim.Plateau(0.5), 1), 2)
+    twice.observe({"epoch": 3, "loss": 1.0})  # of the inner warm-up
+    assert twice.schedule.schedule.state[1] is None
+
+
+@pytest.mark.parametrize("made, text", [
+    (optim.Adam(), "Adam(lr=0.001)"),
+    (optim.SGD(optim.Warmup(optim.Cosine(0.3, 8), 2), 0.9), "SGD(lr=Warmup(schedule=Cosine(lr=0.3, epochs=8.0), "
+                                                            "epochs=2.0), momentum=0.9)"),
+    (optim.AdamW(groups=[optim.Group("0.*")], ema=0.9), "AdamW(lr=0.001, groups=(Group(names='0.*', max_ndim=None, "
+                                                        "weight_decay=None, lr_scale=1.0),), ema=0.9)"),
+    (optim.Step(0.1, 3), "Step(lr=0.1, every=3.0)"),
+])  # fmt: skip
+def test_optimizers_and_schedules_print_as_they_are_written(made, text):
+    assert repr(made) == text
+    again = eval(text, vars(optim))
+    assert optim.describe(again) == optim.describe(made)
 
 
 def test_values_by_hand():

@@ -16,7 +16,7 @@ from ..errors import ConfigError
 from ..kernels import update
 from ..kernels.operation import Operation
 from .common import Common, Group
-from .schedule import Schedule, as_schedule, positive
+from .schedule import Schedule, as_schedule, positive, written
 
 
 class Optimizer(ABC):
@@ -35,6 +35,10 @@ class Optimizer(ABC):
         name = type(self).__name__
         self.lr = as_schedule(name, lr)
         self.common = Common.checked(name, common)
+
+    def __repr__(self) -> str:
+        common = {k: v for k, v in vars(self.common).items() if v != getattr(Common, k)}
+        return written(self, **common)
 
     def of_group(self, group: Group | None) -> Optimizer:
         """The optimizer that a group's parameters have; None: those of no group."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
 from abc import ABC, abstractmethod
@@ -36,6 +37,15 @@ def whole(owner: str, name: str, value: Any, least: int = 0) -> int:
     return int(value)
 
 
+def written(thing: Any, **more: Any) -> str:
+    """A schedule or an optimizer as it could be written, without arguments that are as by default."""
+    parameters = inspect.signature(type(thing)).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.kind is not p.VAR_KEYWORD}
+    shown = {name: getattr(thing, name) for name, default in defaults.items() if getattr(thing, name) != default} | more
+    texts = (f"{name}={value.lr if isinstance(value, Constant) else value!r}" for name, value in shown.items())
+    return f"{type(thing).__name__}({', '.join(texts)})"
+
+
 class Schedule(ABC):
     """Base of schedules; subclasses keep their constructor's arguments as attributes of the same names."""
 
@@ -50,6 +60,9 @@ class Schedule(ABC):
 
     def observe(self, record: Mapping[str, float]) -> None:  # noqa: B027
         """Told an epoch's entry in the history when it is over; only `Plateau` changes by it."""
+
+    def __repr__(self) -> str:
+        return written(self)
 
 
 class Constant(Schedule):

@@ -12,7 +12,8 @@ class Warmup(Schedule):
     """Linear warm-up, then the schedule (Goyal et al. 2017).
 
     From start · r to r over the first `epochs` epochs, r being the schedule's first rate; then the schedule from its
-    own beginning, so that its epochs count from the end of the warm-up: a run of E epochs takes Cosine(lr, E − epochs).
+    own beginning, so that its epochs count from the end of the warm-up: a run of E epochs takes Cosine(lr, E − epochs),
+    and a `Plateau` observes no epoch that lies, even partly, in the warm-up.
     PyTorch's SequentialLR of LinearLR(start_factor=start, total_iters=epochs) and the schedule.
     """
 
@@ -31,7 +32,9 @@ class Warmup(Schedule):
         return self.schedule.watches
 
     def observe(self, record: Mapping[str, float]) -> None:
-        self.schedule.observe(record)
+        epoch = record["epoch"] - self.epochs  # as the schedule counts; records count from 1
+        if epoch >= 1:
+            self.schedule.observe({**record, "epoch": epoch})
 
 
 class OneCycle(Schedule):
