@@ -203,7 +203,11 @@ def test_truncated_normal_far_from_its_mean_ends():
 @pytest.mark.parametrize("make, named, error", [
     (lambda: init.constant("a"), "constant(value", ConfigError),
     (lambda: init.constant(math.inf), "constant(value", ConfigError),
+    (lambda: init.constant(1e39), "constant(value", ConfigError),
     (lambda: init.normal(math.nan), "normal(mean", ConfigError),
+    (lambda: init.normal(std=1e39), "normal(std", ConfigError),
+    (lambda: init.uniform(-1e39), "uniform(low", ConfigError),
+    (lambda: init.uniform(0, 1e39), "uniform(high", ConfigError),
     (lambda: init.normal(0, 0), "normal(std", ConfigError),
     (lambda: init.uniform(math.inf, 1), "uniform(low", ConfigError),
     (lambda: init.uniform(1, 1), "uniform(high", ConfigError),
@@ -230,6 +234,7 @@ def test_truncated_normal_far_from_its_mean_ends():
     (lambda: draw("glorot_uniform", (7,)), "glorot_uniform", ShapeError),
     (lambda: draw("orthogonal", (7,)), "orthogonal", ShapeError),
     (lambda: draw("dirac", (7, 7)), "dirac", ShapeError),
+    (lambda: draw(init.dirac(2), (3, 3, 2, 7)), "dirac(groups=2): expected a multiple of 2 outputs", ShapeError),
 ])  # fmt: skip
 def test_bad_arguments_name_the_function_and_the_argument(make, named, error):
     with pytest.raises(CorenetError) as caught:

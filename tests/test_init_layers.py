@@ -154,7 +154,7 @@ REFUSED = [
     ),
     (
         lambda: build({**describe(Linear(1, 2)), "weight_init": {"init": "constant", "value": "x"}}),
-        "constant(value=…): expected a finite number, got 'x'",
+        "constant(value=…): expected a finite number, in float32, got 'x'",
     ),
 ]  # fmt: skip
 

@@ -18,27 +18,28 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError
+from ..errors import ConfigError, ShapeError
 from .initializer import Fill, Initializer, initializer
 from .layer import integer, number
 
 MODES = ("fan_in", "fan_out")
 TWO_SIGMA = 0.87962566103423978  # the standard deviation of a normal distribution that is cut off at 2
+LARGEST = float(np.finfo(np.float32).max)  # parameters are float32
 LEAST_MASS = 1e-3  # of a truncated normal: what is drawn outside is drawn again
 
 
 def _finite(owner: str, name: str, value: Any) -> float:
-    return number(owner, name, value, "a finite number", math.isfinite)
+    return number(owner, name, value, "a finite number, in float32", lambda v: abs(v) <= LARGEST)
 
 
 def _above(owner: str, name: str, value: Any) -> float:
-    return number(owner, name, value, "a finite number above 0", lambda v: math.isfinite(v) and v > 0)
+    return number(owner, name, value, "a finite number above 0, in float32", lambda v: 0 < v <= LARGEST)
 
 
 def _interval(owner: str, low: Any, high: Any) -> tuple[float, float]:
     low = _finite(owner, "low", low)
-    expected = f"a finite number above low={low!r}"
-    return low, number(owner, "high", high, expected, lambda value: math.isfinite(value) and value > low)
+    expected = f"a finite number above low={low!r}, in float32"
+    return low, number(owner, "high", high, expected, lambda value: low < value <= LARGEST)
 
 
 def _mode(owner: str, mode: Any) -> str:
@@ -199,10 +200,13 @@ def orthogonal(gain: float = 1.0) -> Fill:
 @initializer(axes=3)
 def dirac(groups: int = 1) -> Fill:
     """1 in the middle of the filter from each input channel to the output of its number, else 0: a convolution of so
-    many groups that hands its input on (with padding="same" and stride 1), as PyTorch's dirac."""
+    many groups that hands its input on (with padding="same" and stride 1), as PyTorch's dirac. Raises ShapeError where
+    groups do not divide the outputs."""
     groups = integer("dirac", "groups", groups, 1)
 
     def init(generator: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        if shape[-1] % groups:
+            raise ShapeError(f"dirac(groups={groups})", expected=f"a multiple of {groups} outputs", got=f"{shape[-1]}")
         values, outputs = np.zeros(shape), shape[-1] // groups  # of a group
         channels = np.arange(min(shape[-2], outputs))
         middle: tuple[Any, ...] = tuple(size // 2 for size in shape[:-2])
