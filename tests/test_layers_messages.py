@@ -74,8 +74,9 @@ ARGUMENTS = [
     (lambda: ZeroPad2d(-1), "ZeroPad2d(padding=…): expected an integer of at least 0, got -1"),
     (lambda: ZeroPad2d((1, 2)), "ZeroPad2d(padding=…): expected an integer, or (left, right, top, bottom), got (1, 2)"),
     (lambda: Reshape(), "Reshape(shape=…): expected at least one size, got none"),
-    (lambda: Reshape(3, -1), f"Reshape(shape=…): {AT_LEAST_1}, got -1"),
-    (lambda: Reshape((3, 2)), f"Reshape(shape=…): {AT_LEAST_1}, got (3, 2)"),
+    (lambda: Reshape(3, -2), f"Reshape(shape=…): {AT_LEAST_1}, got -2"),
+    (lambda: Reshape(-1, 3, -1), "Reshape(shape=…): expected at most one size of -1, got (-1, 3, -1)"),
+    (lambda: Reshape((3, 2)), "Reshape(shape=…): expected integers, got (3, 2). Write Reshape(3, 2)"),
     (lambda: Concat(), "Concat(branches=…): expected at least one branch, got none"),
     (lambda: Concat(Identity(), 3), "Concat, part 1: expected a layer, got 3"),
     (lambda: Concat([Identity()]), "Concat, part 0: expected a layer, got [Identity()]. Write Concat(*layers)"),
@@ -103,6 +104,8 @@ GEOMETRIES = [
                     "Give sizes whose product is 72"),
     (Reshape(100), "Reshape): expected 100 elements, for shape (100,), got 72, from an input of shape (9, 8, 1). "
                    "Give sizes whose product is 72"),
+    (Reshape(5, -1), "Reshape): expected a multiple of 5 elements, for shape (5, -1), got 72, from an input of shape "
+                     "(9, 8, 1). Give sizes whose product is 72"),
     (Concat(Identity(), Conv2d(1, 4, 3)),
      "(Concat): expected branches that differ in channels only; branch 0 gives (9, 8, 1), got (7, 6, 4) from branch 1. "
      "Give all branches the same strides, and padding that keeps the size"),
@@ -148,6 +151,12 @@ def test_sizes_may_be_of_numpy_and_travel_as_lists():
     ]
     assert [repr(build(description)) for description in descriptions] == [repr(layer) for layer in layers]
     assert repr(layers[0]) == "Reshape(3, 4)"
+
+
+@pytest.mark.parametrize("shape, output", [((-1,), (72,)), ((9, -1), (9, 8)), ((-1, 2, 4), (9, 2, 4))])
+def test_reshape_finds_one_size(shape, output):
+    layer = build(json.loads(json.dumps(describe(Reshape(*shape)))))
+    assert make_plan(layer, (9, 8, 1), 2).output_shape == output and layer.shape == shape
 
 
 def test_a_description_of_reshape_has_sizes():
