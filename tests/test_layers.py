@@ -150,7 +150,13 @@ GEOMETRIES = [
     (
         [Conv3d(1, 2, 1)],
         "layer 0 (Conv3d): expected samples of shape (depth, height, width, channels), got input of shape (9, 8, 1). "
-        "Place it before Flatten and Linear, or take the layer of other dimensions",
+        "Data sets hold images: put Reshape(depth, height, width, channels) before it, or take the layer of other "
+        "dimensions",
+    ),
+    (
+        [Conv1d(3, 2, 1)],
+        "layer 0 (Conv1d): expected samples of shape (length, channels), got input of shape (9, 8, 1). "
+        "Data sets hold images: put Reshape(9, 8) before it, or take the layer of other dimensions",
     ),
     (
         [ReLU(), Conv2d(1, 2, (3, 2), dilation=(5, 1))],
@@ -179,7 +185,12 @@ GEOMETRIES = [
     (
         [BatchNorm1d(1)],
         "layer 0 (BatchNorm1d): expected samples of shape (channels) or (length, channels), got input of shape "
-        "(9, 8, 1). Use BatchNorm2d",
+        "(9, 8, 1). Data sets hold images: put Reshape(9, 8) before it, or Flatten(); or use BatchNorm2d",
+    ),
+    (
+        [BatchNorm3d(1)],
+        "layer 0 (BatchNorm3d): expected samples of shape (depth, height, width, channels), got input of shape "
+        "(9, 8, 1). Data sets hold images: put Reshape(depth, height, width, channels) before it; or use BatchNorm2d",
     ),
     (
         [Flatten(), BatchNorm3d(72)],

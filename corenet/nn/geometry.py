@@ -38,14 +38,18 @@ def described(dims: int) -> str:
     return f"({', '.join((*axes, 'channels'))})"
 
 
+def image_as(shape: tuple[int, ...], dims: int) -> str:
+    """How to come from an image of that shape, which is what data sets hold, to `dims` spatial axes, in words."""
+    sizes = f"{shape[0]}, {shape[1] * shape[2]}" if dims == 1 else ", ".join((*AXES, "channels"))
+    return f"Data sets hold images: put Reshape({sizes}) before it"
+
+
 def spatial(p: Planner, x: Tensor, dims: int) -> tuple[Triple, int]:
     """The size (depth, height, width) and channels of an input that has to have `dims` spatial axes."""
     if len(x.shape) != dims + 1:
-        p.fail(
-            expected=f"samples of shape {described(dims)}",
-            got=f"input of shape {x.shape}",
-            fix="Place it before Flatten and Linear, or take the layer of other dimensions",
-        )
+        place = image_as(x.shape, dims) if len(x.shape) == 3 else "Place it before Flatten and Linear"
+        fix = f"{place}, or take the layer of other dimensions"
+        p.fail(expected=f"samples of shape {described(dims)}", got=f"input of shape {x.shape}", fix=fix)
     return lift(x.shape[:-1], 1), x.shape[-1]
 
 

@@ -4,7 +4,7 @@ import math
 
 from ..engine import Parameter, Planner, Statistic, Tensor
 from ..kernels import batchnorm
-from .geometry import described
+from .geometry import described, image_as
 from .init import constant
 from .layer import Layer, integer, number
 
@@ -25,7 +25,11 @@ class _BatchNorm(Layer):
         dims = len(x.shape) - 1
         if dims not in self.dims:
             expected = "samples of shape " + " or ".join(map(described, self.dims))
-            p.fail(expected=expected, got=f"input of shape {x.shape}", fix=f"Use BatchNorm{max(1, dims)}d")
+            fix = f"Use BatchNorm{max(1, dims)}d"
+            if dims == 2:
+                vectors = ", or Flatten()" if 0 in self.dims else ""
+                fix = f"{image_as(x.shape, max(self.dims))}{vectors}; or use BatchNorm2d"
+            p.fail(expected=expected, got=f"input of shape {x.shape}", fix=fix)
         positions, C = math.prod(x.shape[:-1]), x.shape[-1]
         if self.num_features != C:
             p.fail(expected=f"{self.num_features} channels (num_features)", got=str(C), fix=f"Set num_features={C}")
