@@ -148,12 +148,14 @@ class Own(MSE):
 
 BAD = {
     "unknown": (lambda: get_loss("msee"), "loss: expected a loss of corenet.nn, or one of .*'mse'.*Did you mean 'mse'"),
-    "a class": (lambda: get_loss(MSE), "loss: expected a loss of corenet.nn"),
+    "a class": (lambda: get_loss(MSE), r"loss: expected a loss of corenet.nn.*MSE'>. Call it: MSE\(\)"),
+    "no name": (lambda: get_loss([]), r"loss: expected a loss of corenet.nn.*got \[\]"),
     "a class of the user's": (lambda: get_loss(Own()), "loss: expected a loss of corenet.nn"),
     "negative weight": (lambda: CrossEntropy([1, -1]), r"CrossEntropy\(weight=…\): expected .* at least 0"),
     "no weights": (lambda: CrossEntropy([]), r"CrossEntropy\(weight=…\)"),
     "weight of text": (lambda: CrossEntropy("ab"), r"CrossEntropy\(weight=…\)"),
     "infinite weight": (lambda: BinaryCrossEntropy(np.inf), r"BinaryCrossEntropy\(pos_weight=…\)"),
+    "True for a weight": (lambda: BinaryCrossEntropy(True), r"BinaryCrossEntropy\(pos_weight=…\).*got True"),
     "smoothing": (lambda: CrossEntropy(label_smoothing=1.5), "label_smoothing.*from 0 to 1, got 1.5"),
     "label": (lambda: CrossEntropy(ignore_index=0.5), "ignore_index.*an integer"),
     "delta": (lambda: Huber(0), "delta.*above 0, got 0"),
@@ -223,6 +225,19 @@ def test_targets_that_do_not_fit_the_loss(case):
     loss, output, targets, message = WRONG_TARGETS[case]
     with pytest.raises(DataError, match=message):
         loss.targets(targets, output, "d")
+
+
+@pytest.mark.parametrize("weight", [np.float32(2), np.int64(2), 2, 2.0, [2], np.array([2])])
+def test_pos_weight_is_a_number_of_any_kind(weight):
+    assert BinaryCrossEntropy(weight).pos_weight == (2.0,)
+
+
+@pytest.mark.parametrize("loss, output", [(CrossEntropy(), (3,)), (CrossEntropy(), (5, 4, 3)), (MSE(), (5, 4, 1)),
+                                          (BinaryCrossEntropy(), (5, 4, 1)), (L1(), (1,))])  # fmt: skip
+def test_targets_may_have_a_last_axis_of_one_or_not(loss, output):
+    plain = np.random.default_rng(0).integers(0, 2, (4, *output[:-1]))
+    with_axis = loss.targets(plain[..., None], output, "d")
+    assert (loss.targets(plain, output, "d") == with_axis).all() and with_axis.shape == (4, plain[0].size)
 
 
 def test_one_output_takes_a_vector_of_values():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
+import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -103,6 +104,8 @@ class Loss(ABC):
 class CrossEntropy(Loss):
     """Softmax cross-entropy of logits (…, classes) and integer labels (…): of an image, or of each of its pixels.
 
+    Labels may have one more axis, of length one: (n, 1) counts as (n,), as in Keras.
+
     Args:
         weight: of each class; the mean is over the weights of the labels (PyTorch's rule).
         ignore_index: the label of what does not count.
@@ -145,11 +148,12 @@ class CrossEntropy(Loss):
 
     def targets(self, y, shape, name):
         what = f"labels of {name!r}"
-        if y.shape[1:] != self.target_shape(shape):
+        wanted = self.target_shape(shape)
+        if y.shape[1:] not in (wanted, (*wanted, 1)):
             fix = "For labels of whole images, end the net with Flatten and Linear(…, classes)"
             if y.shape[1:] == shape:
                 fix = "For one-hot rows use y.argmax(axis=-1)"
-            raise _wrong_shape(what, self.target_shape(shape), shape, y, fix)
+            raise _wrong_shape(what, wanted, shape, y, fix)
         if y.dtype != np.int64:
             fix = "If they are class numbers, use y.astype(int)"
             raise DataError(what, expected="integers, for cross-entropy", got=f"dtype {y.dtype}", fix=fix)
@@ -177,7 +181,7 @@ class CrossEntropy(Loss):
 
 
 class _ElementLoss(Loss):
-    """Losses that compare each element of the output with a value."""
+    """Losses that compare each element of the output with a value; a last axis of one may be left out of targets."""
 
     accuracy = False
 
@@ -185,7 +189,7 @@ class _ElementLoss(Loss):
         return (math.prod(shape),)
 
     def targets(self, y, shape, name):
-        if y.shape[1:] != shape and not (shape == (1,) and y.ndim == 1):
+        if (*y.shape[1:], 1) != shape and y.shape[1:] != shape:
             fix = "Give a value for each output, or let the net have one output for each value"
             raise _wrong_shape(f"targets of {name!r}", shape, shape, y, fix)
         return np.ascontiguousarray(y.reshape(len(y), -1), np.float32)
@@ -202,7 +206,7 @@ class BinaryCrossEntropy(_ElementLoss):
     accuracy = True
 
     def __init__(self, pos_weight: float | Sequence[float] | None = None):
-        alone = isinstance(pos_weight, int | float)
+        alone = isinstance(pos_weight, numbers.Real) and not isinstance(pos_weight, bool)
         weights = [pos_weight] if alone else pos_weight
         self.pos_weight = None if weights is None else _weights("BinaryCrossEntropy(pos_weight=…)", weights)
 
@@ -265,9 +269,10 @@ def get_loss(loss: str | Loss) -> Loss:
     if not isinstance(loss, str) or loss not in LOSSES:
         close = difflib.get_close_matches(str(loss), LOSSES, 1)
         expected = "a loss of corenet.nn, or one of " + ", ".join(map(repr, LOSSES))
-        raise ConfigError(
-            "loss", expected=expected, got=repr(loss), fix=f"Did you mean {close[0]!r}?" if close else None
-        )
+        fix = f"Did you mean {close[0]!r}?" if close else None
+        if isinstance(loss, type) and issubclass(loss, Loss):
+            fix = f"Call it: {loss.__name__}()"
+        raise ConfigError("loss", expected=expected, got=repr(loss), fix=fix)
     return LOSSES[loss]()
 
 
