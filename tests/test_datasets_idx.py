@@ -290,5 +290,20 @@ def test_files_that_do_not_belong_together(tmp_path):
     with pytest.raises(DataError, match=r"expected \(5, 6, 1\) as in training, got \(6, 5, 1\)"):
         from_idx(tmp_path)
     write_folder(tmp_path, classes=5)
-    with pytest.raises(DataError, match="train': expected labels from 0 to 2, for 3 classes, got 3"):
+    with pytest.raises(DataError, match="train': expected labels from 0 to 2, for 3 classes, got 4 at index 4"):
         from_idx(tmp_path, classes=["a", "b", "c"])
+    write_idx(tmp_path / "t10k-labels-idx1-ubyte.gz", np.full(10, 5, np.uint8))
+    with pytest.raises(DataError, match="test': expected labels from 0 to 4, for 5 classes, got 5 at index 0"):
+        from_idx(tmp_path, classes=list("abcde"))
+
+
+def test_labels_that_are_no_classes(tmp_path):
+    write_folder(tmp_path)
+    write_idx(tmp_path / "t10k-labels-idx1-ubyte.gz", np.full(10, 70_000, np.int32))
+    with pytest.raises(DataError, match=r"labels.*expected class numbers up to 65,535, got 70000. Number the classes"):
+        from_idx(tmp_path)
+    write_idx(tmp_path / "t10k-labels-idx1-ubyte.gz", np.full(10, 65_535, np.int32))
+    assert [s.n_classes for s in from_idx(tmp_path)] == [65_536, 65_536]
+    for split, n in (("train", 20), ("t10k", 10)):
+        write_idx(tmp_path / f"{split}-labels-idx1-ubyte.gz", np.full(n, 0.5, np.float32))
+    assert [s.classes for s in from_idx(tmp_path)] == [(), ()]

@@ -308,6 +308,28 @@ def test_other_targets_for_the_same_images_are_shared_anew(trainer):
     assert low < 0.1 < 9 < high
 
 
+def test_a_label_of_255_is_ignored_where_the_loss_says_so(trainer):
+    x, masks = blobs()
+    data = corenet.datasets.from_arrays(x, np.where(masks < 0, 255, masks), classes=["dark", "bright"])
+    results = []
+    for given, ignored in (((x, masks), -100), (data, 255)):
+        one = trainer(per_pixel(), loss=CrossEntropy(ignore_index=ignored), workers=2, kernels="numpy")
+        one.fit(given, batch_size=16, callbacks=())
+        results.append((one.params_sha256(), one.evaluate(given)))
+    assert results[0] == results[1] and one.classes == ("dark", "bright")
+    with pytest.raises(DataError, match=r"labels from 0 to 1, for 2 classes, or -100 .ignored., got 255 at index"):
+        corenet.Trainer(per_pixel()).fit(data)
+
+
+def test_large_integers_are_values_to_mse_and_no_classes_to_cross_entropy(trainer):
+    x, prices = np.ones((4, 2, 2, 1), np.uint8), np.array([70_000, 70_010, 70_020, 70_030])
+    one = trainer(Sequential(Flatten(), Linear(4, 1)), loss="mse", kernels="numpy")
+    assert one.fit((x, prices), callbacks=())["loss"][0] == pytest.approx(70_015**2, rel=1e-3)
+    assert one.classes == ()
+    with pytest.raises(DataError, match=r"labels from 0 to 2, for 3 classes.*got 70000 at index 0"):
+        corenet.Trainer(Sequential(Flatten(), Linear(4, 3))).fit((x, prices))
+
+
 def test_augmentation_of_images_with_targets_per_pixel_is_refused():
     data = corenet.datasets.from_arrays(*blobs())
     with pytest.raises(ConfigError, match=re.escape("targets of shape (40, 6, 6), which would stay where they are")):

@@ -13,9 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import DataError
 from .dataset import Dataset
 
-# Without names, the number of classes is the largest label + 1. A label in the millions is then no class but a
-# mistake (an id, a time, a price), and would ask for a net with millions of outputs.
-MAX_UNNAMED_CLASSES = 65_536
+NUMBERED = 1000  # without names, classes are called by their numbers; where there are more, integers are rather values
 
 
 def from_arrays(
@@ -29,9 +27,11 @@ def from_arrays(
 ) -> Dataset:
     """Check images (n, h, w[, c]) and targets (n, …) and make a Dataset; DataError if unusable.
 
-    Integer targets are class numbers and become int64, others are values and become float32. Of images, uint8 and
-    float32 are taken as they are and not copied. Other floats become float32, other integers must lie in 0..255 and
-    become uint8, bool becomes uint8 0 and 255: the values 0 and 1 to the net.
+    Integer targets become int64 and others float32; what they mean, class numbers or values, is the loss's to know.
+    Of images, uint8 and float32 are taken as they are and not copied. Other floats become float32, other integers must
+    lie in 0..255 and become uint8, bool becomes uint8 0 and 255: the values 0 and 1 to the net.
+
+    Without `classes`, those of integers up to 999 have their numbers for names; others have none.
     """
     images = _images(x, name)
     targets = None if y is None else _targets(y, name)
@@ -40,9 +40,15 @@ def from_arrays(
     if classes is not None:
         names = tuple(str(c) for c in classes)
     else:
-        names = _numbers(targets, name) if targets is not None and targets.dtype == np.int64 else ()
+        labels = 0 if targets is None or targets.dtype != np.int64 else int(targets.max(initial=-1)) + 1
+        names = numbered(labels) if labels <= NUMBERED else ()
     mean, std = _per_channel(mean, 0.0, "mean", name), _per_channel(std, 1.0, "std", name)
     return Dataset(images, targets, names, name, mean, std)
+
+
+def numbered(n: int) -> tuple[str, ...]:
+    """Names for n classes that have none."""
+    return tuple(str(i) for i in range(n))
 
 
 def as_dataset(obj: object) -> Dataset:
@@ -68,7 +74,10 @@ def _images(x: ArrayLike, name: str) -> NDArray[Any]:
         fix = "Stack images of one size into one array of numbers, with np.stack."
         raise DataError(what, expected="an array of integers, floats or bool", got=f"dtype {array.dtype}", fix=fix)
     if array.ndim not in (3, 4):
-        fix = "One image alone is x[None]; channels come last."
+        fix = {
+            2: "One image alone is x[None]; a table (n, features) is x[:, None, None, :].",
+            5: "A volume is an image to be reshaped: x.reshape(n, d, h, -1), and a net that begins with Reshape.",
+        }.get(array.ndim, "Channels come last.")
         raise DataError(what, expected="shape (n, h, w) or (n, h, w, c)", got=f"shape {array.shape}", fix=fix)
     if array.ndim == 3:
         array = array[..., None]
@@ -110,15 +119,6 @@ def _finite(array: NDArray[Any], what: str, fix: str) -> NDArray[np.float32]:
         at = tuple(int(i) for i in np.unravel_index(np.argmin(np.isfinite(array)), array.shape))
         raise DataError(what, expected="finite float32 values", got=f"{array[at]} at index {at}", fix=fix)
     return array
-
-
-def _numbers(y: NDArray[np.int64], name: str) -> tuple[str, ...]:
-    n = int(y.max(initial=-1)) + 1
-    if n > MAX_UNNAMED_CLASSES:
-        fix = "Number the classes 0, 1, 2, ... without gaps: np.unique(y, return_inverse=True)[1]."
-        expected = f"class numbers up to {MAX_UNNAMED_CLASSES - 1:,}"
-        raise DataError(f"labels of {name!r}", expected=expected, got=n - 1, fix=fix)
-    return tuple(str(i) for i in range(n))
 
 
 def _per_channel(value: float | Sequence[float] | None, default: float, what: str, name: str) -> tuple[float, ...]:

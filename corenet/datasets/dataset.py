@@ -6,7 +6,7 @@ What turns a stored image into the input of a net is written next to it and is a
     value = x / 255 if x is uint8 else x
     input = (value - mean) / std            after a random shift and flip, in training only
 
-Everything is checked once, here, so that nothing behind this module has to ask whether a label is in range.
+Everything is checked once, here, so that nothing behind this module has to ask what an array is.
 """
 
 import math
@@ -28,8 +28,9 @@ _BLOCK = 1 << 20  # values looked at together in `normalisation`: bounds its tem
 class Dataset:
     """Images `x` (n, h, w, c) uint8 or float32, and targets `y` or None; DataError where they do not fit.
 
-    Targets are class numbers, int64, or values, float32: one for each image (n,), or an array for each (n, …), such as
-    a label for every pixel. Negative labels are no classes: what the loss makes of them is its own affair.
+    Targets are integers, int64, or other values, float32: one for each image (n,), or an array for each (n, …), such as
+    a label for every pixel. Which of them are classes is the loss's to know: cross-entropy refuses, before any work,
+    labels that the net has no output for and that it was not told to ignore.
     """
 
     x: NDArray[Any]  # (n, h, w, c), C-contiguous, uint8 or float32
@@ -70,14 +71,6 @@ class Dataset:
                 expected=f"{len(self.x):,} labels, one for each image",
                 got=f"{len(y):,}",
             )
-        if y.dtype == np.int64 and y.max(initial=-1) >= len(self.classes):
-            at = tuple(int(i) for i in np.unravel_index(np.argmax(y >= len(self.classes)), y.shape))
-            raise DataError(
-                f"label out of range in {self.name!r}",
-                expected=f"labels from 0 to {len(self.classes) - 1}, for {len(self.classes)} classes",
-                got=f"{y[at]} at index {at[0] if len(at) == 1 else at}",
-                fix="Labels count from 0; the list of classes needs a name for each.",
-            )
 
     def _check_normalisation(self) -> None:
         channels = self.x.shape[3]
@@ -115,7 +108,7 @@ class Dataset:
         labels = "no labels"
         if self.y is not None:
             shape = "×".join(map(str, self.y.shape[1:])) or "1"
-            labels = f"{self.n_classes} classes" if self.y.dtype == np.int64 else f"{shape} values each"
+            labels = f"{self.n_classes} classes" if self.classes else f"{shape} values each"
         return f"<Dataset {self.name!r}: {len(self):,} images {h}×{w}×{c} {self.x.dtype}, {labels}>"
 
     @property

@@ -23,12 +23,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import DataError, FileError
-from .arrays import from_arrays
+from .arrays import from_arrays, numbered
 from .dataset import Dataset, normalisation
 
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: "i2", 0x0C: "i4", 0x0D: "f4", 0x0E: "f8"}
 CODES = {np.dtype(type_): code for code, type_ in TYPES.items()}
 MAX_DIMS = 4
+
+# Without names, the number of classes is the largest label + 1. A label in the millions is then no class but a
+# mistake (an id, a time, a price), and would ask for a net with millions of outputs.
+MAX_UNNAMED_CLASSES = 65_536
 
 _GZIP = b"\x1f\x8b"
 _PIECE = 1 << 20  # bytes unpacked at a time
@@ -159,7 +163,8 @@ def from_idx(
 ) -> tuple[Dataset, Dataset]:
     """Read (train, test) from the four IDX files of a folder, named as MNIST's are; FileError, DataError.
 
-    Both are normalised by the mean and standard deviation of the training images. Without `classes` they are numbers.
+    Labels are class numbers, and `classes` their names; without them, the numbers. Both sets are normalised by the mean
+    and standard deviation of the training images.
     """
     folder = Path(folder)
     paths = {split: find_split(folder, split) for split in _SPLITS}  # all four before reading tens of megabytes
@@ -170,10 +175,33 @@ def from_idx(
     train, test = sets
     if train.sample_shape != test.sample_shape:
         raise DataError(f"images of {folder}", expected=f"{train.sample_shape} as in training", got=test.sample_shape)
-    names = max(train.classes, test.classes, key=len)  # one split may lack the last class
+    names = _numbers(sets) if classes is None else train.classes
+    for s in sets:
+        _check_labels(s, len(names))
     mean, std = normalisation(train.x)
     train, test = (replace(s, name=name, classes=names, mean=mean, std=std) for s in sets)
     return train, test
+
+
+def _numbers(sets: Sequence[Dataset]) -> tuple[str, ...]:
+    labels = [s.y for s in sets if s.y is not None and s.y.dtype == np.int64]
+    n = 1 + max((int(y.max()) for y in labels), default=-1)  # of both: one split may lack the last class
+    if n > MAX_UNNAMED_CLASSES:
+        fix = "Number the classes 0, 1, 2, ... without gaps: np.unique(y, return_inverse=True)[1]."
+        expected = f"class numbers up to {MAX_UNNAMED_CLASSES - 1:,}"
+        raise DataError(f"labels of {sets[0].name!r}", expected=expected, got=n - 1, fix=fix)
+    return numbered(n)
+
+
+def _check_labels(data: Dataset, n: int) -> None:
+    y = data.y
+    if y is not None and y.dtype == np.int64 and y.max() >= n:
+        raise DataError(
+            f"label out of range in {data.name!r}",
+            expected=f"labels from 0 to {n - 1}, for {n} classes",
+            got=f"{y.max()} at index {y.argmax()}",
+            fix="Labels count from 0; the list of classes needs a name for each.",
+        )
 
 
 def find_split(folder: Path, split: str) -> tuple[Path, Path]:

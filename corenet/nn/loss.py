@@ -164,7 +164,7 @@ class CrossEntropy(Loss):
                 f"label out of range in {name!r}",
                 expected=f"labels from 0 to {shape[-1] - 1}, for {shape[-1]} classes, or {self.ignore_index} (ignored)",
                 got=f"{y[at]} at index {at[0] if len(at) == 1 else at}",
-                fix="Labels count from 0; the net's last layer and the list of classes need one entry for each.",
+                fix="Labels count from 0; give the net an output for each, or the loss an ignore_index.",
             )
         return y.reshape(len(y), -1)
 
