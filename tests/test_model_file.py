@@ -74,6 +74,21 @@ def test_it_can_be_trained_on_and_saved_again(saved, tmp_path):
         assert load(tmp_path / "again.safetensors").params_sha256() == loaded.params_sha256() != saved[2]
 
 
+def test_a_model_file_is_no_checkpoint(tmp_path):
+    """What `load` says begins anew: steps, the optimizer's numbers, epochs, schedules but for a Plateau's state."""
+    for schedule, rates in ((optim.Step(0.1, 1), [0.1, 0.01]), (optim.Plateau(0.1, patience=0, threshold=1), [0.01])):
+        with corenet.Trainer(net(), optim.SGD(schedule, momentum=0.9), workers=1, kernels="numpy") as trainer:
+            trainer.fit(data(), epochs=2, callbacks=())
+            trainer.save(tmp_path / "m.safetensors")
+            assert trainer._session.snapshot().slots.any()
+        with load(tmp_path / "m.safetensors") as loaded:
+            loaded.predict(data())
+            begin = loaded._session.snapshot()
+            assert begin.step == 0 and not begin.slots.any() and loaded.epochs_done == 0
+            history = loaded.fit(data(), epochs=len(rates), callbacks=())
+            assert history["learning_rate"] == pytest.approx(rates) and history["epoch"][0] == 1
+
+
 def test_saving_what_was_loaded_gives_the_same_file(saved, tmp_path):
     again = tmp_path / "deep" / "er" / "again.safetensors"
     load(saved[0]).save(again)

@@ -16,9 +16,13 @@ from .trainer import Trainer
 
 
 def load(path: str | Path, *, layers: Sequence[type[Layer]] = (), **settings: Any) -> Trainer:
-    """The Trainer of a saved model, ready to predict, evaluate or fit on; settings as for Trainer (workers=…).
+    """The Trainer of a saved model, ready to predict and evaluate; settings as for Trainer (workers=…).
 
     layers: the classes of a net's layers that are not corenet's.
+
+    Its `fit` trains the saved parameters further, but as a new run: the optimizer's momenta and moments are zero, its
+    steps and the epochs count from 0, so schedules begin again (a `Plateau` keeps its state), and the order and the
+    augmentation of the samples are those of the first epoch, unless another seed is given.
 
     Raises FileError if the file is not a model, or damaged.
     """

@@ -252,7 +252,12 @@ class Trainer:
         return self._layout().sha256(self._current_state())
 
     def save(self, path: str | Path) -> None:
-        """Write the net, its parameters and its input scaling to a model file, in one step. Raises FileError."""
+        """Write a model file, in one step. Raises FileError.
+
+        It keeps the net; its parameters and running statistics (averaged weights, where the optimizer keeps them, in
+        place of the latest); the images' shape and scaling, and the classes' names; loss, optimizer, chunk and seed as
+        they were set, with the state of a `Plateau`. It is no checkpoint: see `load` for what begins anew.
+        """
         tensors = self.parameters()
         assert self._input_shape is not None
         info = ModelInfo(
