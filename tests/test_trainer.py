@@ -425,6 +425,14 @@ MISTAKES = {
     "unequal numbers": (fit(X, Y[:-1]), DataError, "12 labels.*got 11"),
     "batch of 0": (fit(X, Y, batch_size=0), ConfigError, "batch_size: expected an integer of at least 1, got 0"),
     "batch of 1.5": (fit(X, Y, batch_size=1.5), ConfigError, "batch_size.*got 1.5"),
+    "a mask of nothing": (fit(X, Y * 0 - 100), DataError, r"nothing to learn from 'arrays'.*CrossEntropy\(.*-100"),
+    "weights of nothing": (
+        fit(X, Y * 0, settings={"loss": nn.CrossEntropy([0, 1, 1, 1])}), DataError, "nothing to learn"
+    ),
+    "channels first": (
+        fit(X.reshape(12, 1, 6, 6), Y, net=lambda: nn.Sequential(nn.BatchNorm2d(1), nn.Sequential(conv_net()))),
+        ShapeError, r"'arrays'.*\(1, 6, 6\), which would fit as \(6, 6, 1\).*transpose\(0, 2, 3, 1",
+    ),
     "no epochs": (fit(X, Y, epochs=0), ConfigError, "epochs.*got 0"),
     "callbacks that are none": (fit(X, Y, callbacks=print), ConfigError, "callbacks.*list of.*Callback"),
     "validation of another size": (fit(X, Y, validation=(X[:, :5], Y)), ShapeError, r"\(6, 6, 1\).*\(5, 6, 1\)"),
@@ -487,6 +495,9 @@ def test_a_mistake_leaves_no_mark(trainer):
     made = trainer(net, kernels="numpy")
     with pytest.raises(DataError):
         made.fit((np.zeros((2, 7, 7, 1), np.uint8), np.array([0, 9])))
+    seven = np.zeros((2, 7, 7, 1), np.uint8), np.array([0, 1])
+    with pytest.raises(ShapeError):
+        made.fit(seven, validation=(X, Y))
     made.fit((X, Y), callbacks=())
     assert made.predict(X).shape == (12, CLASSES)
 
@@ -510,6 +521,19 @@ def test_divergence_names_the_step_and_the_net_is_put_back(trainer, workers):
         made.fit(data, batch_size=8, callbacks=())
     made.fit((np.zeros((1, 6, 6, 1), np.float32), np.array([0])), callbacks=())
     assert made.epochs_done == 1
+
+
+def test_one_image_alone_and_channels_first_are_recognised(trainer):
+    x, y = images(12, shape=(6, 6, 3))
+    made = trainer(nn.Sequential(nn.Flatten(), nn.Linear(108, CLASSES)), kernels="numpy")
+    made.fit((x, y), callbacks=())
+    with pytest.raises(ShapeError, match=r"\(6, 6, 3\) .*got \(6, 3, 1\)\. One image alone is x\[None\]"):
+        made.predict(x[0])
+    with pytest.raises(
+        ShapeError, match=r"got \(3, 6, 6\), which would fit as .*channels-last: x\.transpose\(0, 2, 3, 1\)"
+    ):
+        made.predict(x.transpose(0, 3, 1, 2))
+    assert made.predict(x[:1]).shape == (1, CLASSES)
 
 
 def test_the_step_that_is_named_is_the_one(trainer, capfd):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -30,6 +29,7 @@ from ..parallel.user_layers import where_to_find
 from .callback import Callback, PrintEpochs, Progress, RunInfo
 from .chunking import choose_chunk
 from .history import History, WorkerRecord
+from .inputs import check_images, check_some_count, labelled
 from .model_file import ModelInfo, save_model
 from .session import Scaling, Session, Snapshot, first_state
 
@@ -136,10 +136,12 @@ class Trainer:
         callbacks = [PrintEpochs()] if callbacks is None else callbacks
         if not isinstance(callbacks, Sequence) or not all(isinstance(callback, Callback) for callback in callbacks):
             raise ConfigError("callbacks", expected="a list of corenet.train.Callback objects", got=repr(callbacks))
-        data, targets = self._labelled(train, decides=True)
-        held_out = None if validation is None else self._labelled(validation)[0]
+        data, targets = self._labelled(train)
+        held_out = None if validation is None else labelled(self.net, self.loss, validation, data.sample_shape)[0]
+        check_some_count(self.loss, data, targets)
         automatic = choose_chunk(describe(self.net), batch_size)
         chunk = automatic if self.chunk == "auto" else min(self.chunk, batch_size)
+        self._adopt(data, decides=True)
         session = self._open()
         begin = perf_counter()
         batch = min(batch_size, len(data))  # no memory for more samples than there are
@@ -232,13 +234,14 @@ class Trainer:
         float32, or values, as the loss has it.
         """
         data = as_dataset(x)
-        self._must_fit(data)
+        check_images(self.net, self.loss, data, self._decided_shape)
         self._adopt(data)
         return self.loss.predictions(self._open().outputs(data))
 
     def evaluate(self, data: Any) -> dict[str, float]:
         """Mean loss, and accuracy where the loss has one, on (images, labels) or a Dataset: {"loss": …, …}."""
         dataset, targets = self._labelled(data)
+        self._adopt(dataset)
         return self.loss.scores(self._open().outputs(dataset), targets)
 
     # The model.
@@ -296,17 +299,12 @@ class Trainer:
 
     # Inside.
 
-    def _labelled(self, data: Any, *, decides: bool = False) -> tuple[Dataset, np.ndarray]:
-        """A data set and its targets as the loss takes them."""
-        dataset = replace(as_dataset(data))  # which checks again: its arrays may have been changed in place
-        if dataset.y is None:
-            expected = "a label, or a value, for each image"
-            raise DataError(f"{dataset.name!r} has no labels", expected=expected, got="images only")
-        self._must_fit(dataset)
-        outputs = make_plan(self.net, dataset.sample_shape, 1, loss=self.loss).output_shape
-        targets = self.loss.targets(dataset.y, outputs, dataset.name)
-        self._adopt(dataset, decides)
-        return dataset, targets
+    @property
+    def _decided_shape(self) -> tuple[int, ...] | None:
+        return self._input_shape if self._decided else None
+
+    def _labelled(self, data: Any) -> tuple[Dataset, np.ndarray]:
+        return labelled(self.net, self.loss, data, self._decided_shape)
 
     def _adopt(self, data: Dataset, decides: bool = False) -> None:
         """The first data set that is trained on decides the input's shape and scaling, and names the classes."""
@@ -319,14 +317,6 @@ class Trainer:
         self._input_shape, self._scaling = input_shape, scaling
         self.classes, self._data_name = data.classes, data.name
         self._decided = decides
-
-    def _must_fit(self, data: Dataset) -> None:
-        if not self._decided:
-            make_plan(self.net, data.sample_shape, 1, loss=self.loss)  # raises where the net does not fit
-        elif data.sample_shape != self._input_shape:
-            expected = f"{self._input_shape} (height, width, channels), as this net was made for"
-            fix = "Resize the images, or make a new Trainer"
-            raise ShapeError(f"images of {data.name}", expected=expected, got=data.sample_shape, fix=fix)
 
     def _workers(self) -> Crew:
         if self._crew is not None and self._crew.closed:  # lost in an earlier call
