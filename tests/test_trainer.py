@@ -523,6 +523,20 @@ def test_divergence_names_the_step_and_the_net_is_put_back(trainer, workers):
     assert made.epochs_done == 1
 
 
+@pytest.mark.parametrize("batch_size", [64, 32])
+def test_parameters_that_no_loss_has_seen_must_be_finite(trainer, batch_size):
+    # Rows of the weights whose pixels are dark but in the last batch stay finite until its step.
+    x, y = np.zeros((64, 6, 6, 1), np.float32), np.arange(64) % CLASSES
+    x[corenet.train.trainer.permutation(0, 0, 64)[-batch_size:], 0, 0] = 1e12
+    made = trainer(nn.Sequential(nn.Flatten(), nn.Linear(36, CLASSES, bias=False)), optim.SGD(1e30), kernels="numpy")
+    made.evaluate((x, y))
+    start = made.params_sha256()
+    where = f"a parameter after step {64 // batch_size - 1} (epoch 1): expected a finite number"
+    with pytest.raises(TrainingError, match=re.escape(where)):
+        made.fit((x, y), batch_size=batch_size, callbacks=())
+    assert made.params_sha256() == start and made.epochs_done == 0
+
+
 def test_one_image_alone_and_channels_first_are_recognised(trainer):
     x, y = images(12, shape=(6, 6, 3))
     made = trainer(nn.Sequential(nn.Flatten(), nn.Linear(108, CLASSES)), kernels="numpy")

@@ -129,8 +129,8 @@ class Trainer:
         """Train for some epochs over (images, labels) or a Dataset, each sample once per epoch; this call's history.
 
         Calling it again continues where the last call ended. By default one line per epoch is printed; callbacks=()
-        prints nothing. Raises DataError, ShapeError or ConfigError before any work, TrainingError if the loss is no
-        longer finite, WorkerError if a worker is lost.
+        prints nothing. Raises DataError, ShapeError or ConfigError before any work, TrainingError if the loss or a
+        parameter is no longer finite, WorkerError if a worker is lost.
         """
         epochs, batch_size = integer("epochs", epochs), integer("batch_size", batch_size)
         callbacks = [PrintEpochs()] if callbacks is None else callbacks
@@ -207,12 +207,12 @@ class Trainer:
         rates = [rate(epoch + index / steps) for index in range(steps)]
         session.train(data, targets, epoch, self.seed, order, rates, tick if callbacks else None)
         status, times = session.crew.status, session.crew.times
-        if status[FAILED_STEP] >= 0:
-            failed, status[FAILED_STEP] = int(status[FAILED_STEP]), -1
+        failed, status[FAILED_STEP] = int(status[FAILED_STEP]), -1
+        if failed >= 0 or not np.isfinite(session.state).all():  # no loss has seen what the last step made
+            where = f"the loss at step {failed}" if failed >= 0 else f"a parameter after step {session.step - 1}"
             session.restore(before)
-            where = f"the loss at step {failed} (epoch {epoch + 1})"
             fix = "Lower the learning rate, or scale the inputs; the net is as it was before this epoch"
-            raise TrainingError(where, expected="a finite number", got="inf or NaN", fix=fix)
+            raise TrainingError(f"{where} (epoch {epoch + 1})", expected="a finite number", got="inf or NaN", fix=fix)
         seconds = perf_counter() - begin
         self.epochs_done += 1
         for record, row in zip(self.history.workers, times, strict=True):
