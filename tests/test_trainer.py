@@ -429,6 +429,10 @@ MISTAKES = {
     "weights of nothing": (
         fit(X, Y * 0, settings={"loss": nn.CrossEntropy([0, 1, 1, 1])}), DataError, "nothing to learn"
     ),
+    "a group of nothing": (
+        fit(X, Y, settings={"optimizer": optim.SGD(0.1, groups=[optim.NO_DECAY, optim.Group("linear.*")])}),
+        ConfigError, r"Group\(names=…\): expected a pattern that matches some of 1.weight, 1.bias, got 'linear\.\*'",
+    ),
     "channels first": (
         fit(X.reshape(12, 1, 6, 6), Y, net=lambda: nn.Sequential(nn.BatchNorm2d(1), nn.Sequential(conv_net()))),
         ShapeError, r"'arrays'.*\(1, 6, 6\), which would fit as \(6, 6, 1\).*transpose\(0, 2, 3, 1",
@@ -498,6 +502,10 @@ def test_a_mistake_leaves_no_mark(trainer):
     seven = np.zeros((2, 7, 7, 1), np.uint8), np.array([0, 1])
     with pytest.raises(ShapeError):
         made.fit(seven, validation=(X, Y))
+    made.optimizer = optim.SGD(0.1, groups=[optim.Group("conv.*")])
+    with pytest.raises(ConfigError):
+        made.fit(seven)
+    made.optimizer = optim.SGD(0.1)
     made.fit((X, Y), callbacks=())
     assert made.predict(X).shape == (12, CLASSES)
 

@@ -53,6 +53,13 @@ class Common:
     clip_norm: float | None = None
     ema: float | None = None
 
+    def check_groups(self, names: Sequence[str]) -> None:
+        """Raise ConfigError for a group whose pattern no parameter of the net matches: it is misspelled."""
+        for group in self.groups:
+            if not any(fnmatchcase(name, group.names) for name in names):
+                expected = f"a pattern that matches some of {', '.join(names[:8])}{', …' if len(names) > 8 else ''}"
+                raise ConfigError("Group(names=…)", expected=expected, got=repr(group.names))
+
     @staticmethod
     def checked(owner: str, options: dict[str, Any]) -> Common:
         """Options from keyword arguments. Raises TypeError for unknown names, ConfigError for impossible values."""

@@ -139,6 +139,8 @@ class Trainer:
         data, targets = self._labelled(train)
         held_out = None if validation is None else labelled(self.net, self.loss, validation, data.sample_shape)[0]
         check_some_count(self.loss, data, targets)
+        layout = make_plan(self.net, data.sample_shape, 1, loss=self.loss).layout
+        self.optimizer.common.check_groups([entry.name for entry in layout.entries if entry.part != "statistic"])
         automatic = choose_chunk(describe(self.net), batch_size)
         chunk = automatic if self.chunk == "auto" else min(self.chunk, batch_size)
         self._adopt(data, decides=True)
