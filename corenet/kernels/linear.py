@@ -39,10 +39,11 @@ def forward_nest(n, x, w, b, y):
     one_tap = np.zeros(1, np.int64)
     flat_x, flat_w, flat_y = x.reshape(-1), w.reshape(-1), y.reshape(-1)
     begin, go_on = (b if b.shape[0] > 0 else np.zeros(outputs, np.float32)), np.empty(0, np.float32)
-    for block in prange((n + ROWS - 1) // ROWS):
-        m = block * ROWS
-        for start in range(0, inputs, STEP_BLOCK):
-            for k in range(0, outputs, LANES):
+    # A large w comes from far away: it is read once, in blocks that all samples use.
+    for start in range(0, inputs, STEP_BLOCK):
+        for block in prange((outputs + LANES - 1) // LANES):
+            k = block * LANES
+            for m in range(0, n, ROWS):
                 tile(flat_x, start, a_row, m, min(ROWS, n - m), one_tap, one_tap, min(STEP_BLOCK, inputs - start), 1,
                      flat_w, start * outputs + k, outputs, flat_y, k, c_row, min(LANES, outputs - k),
                      go_on if start else begin, k)  # fmt: skip
