@@ -24,6 +24,13 @@ def _under(place, step, output, x_size, padding):
     return (slice(None), *outputs), (slice(None), *pixels)
 
 
+@device
+def is_halving(window, stride, padding):
+    """Whether these are the 2×2 windows, side by side, of most nets: they have loops of their own."""
+    sides = window[0] == stride[0] == 1 and window[1] == stride[1] == window[2] == stride[2] == 2
+    return sides and padding[0] == padding[1] == padding[2] == 0
+
+
 @operation
 def max_forward(n, x, y, which, window, stride, padding):
     """y = the largest value of each window, which = its place in the window."""
@@ -37,11 +44,30 @@ def max_forward(n, x, y, which, window, stride, padding):
         which[:n][outputs] = np.where(wins, number, which[:n][outputs])
 
 
+@device
+def larger(value, place, best, winner):
+    """The larger of two values, and its place; of equals the first, and NaN before all."""
+    wins = (value > best) | ((value != value) & (best == best))
+    return (value, place) if wins else (best, winner)
+
+
 @max_forward.nest
 def max_forward_nest(n, x, y, which, window, stride, padding):
     D, H, W, C = x.shape[1], x.shape[2], x.shape[3], x.shape[4]
     F, R, S = window
+    halves = is_halving(window, stride, padding)
     for i in prange(n):
+        if halves:  # all of a window at once
+            for o in range(D):
+                for p in range(H // 2):
+                    for q in range(W // 2):
+                        for c in range(C):
+                            best, place = x[i, o, 2 * p, 2 * q, c], np.int32(0)
+                            best, place = larger(x[i, o, 2 * p, 2 * q + 1, c], np.int32(1), best, place)
+                            best, place = larger(x[i, o, 2 * p + 1, 2 * q, c], np.int32(2), best, place)
+                            best, place = larger(x[i, o, 2 * p + 1, 2 * q + 1, c], np.int32(3), best, place)
+                            y[i, o, p, q, c], which[i, o, p, q, c] = best, place
+            continue
         for o in range(y.shape[1]):
             for p in range(y.shape[2]):
                 for q in range(y.shape[3]):
@@ -57,10 +83,9 @@ def max_forward_nest(n, x, y, which, window, stride, padding):
                             for s in range(s0, min(S, W - v0)):
                                 place = np.int32((f * R + r) * S + s)
                                 for c in range(C):
-                                    value, best = x[i, d0 + f, h0 + r, v0 + s, c], y[i, o, p, q, c]
-                                    wins = (value > best) | ((value != value) & (best == best))
-                                    y[i, o, p, q, c] = value if wins else best
-                                    which[i, o, p, q, c] = place if wins else which[i, o, p, q, c]
+                                    y[i, o, p, q, c], which[i, o, p, q, c] = larger(
+                                        x[i, d0 + f, h0 + r, v0 + s, c], place, y[i, o, p, q, c], which[i, o, p, q, c]
+                                    )
 
 
 @operation
@@ -77,7 +102,19 @@ def max_backward_nest(n, dy, which, dx, window, stride, padding):
     D, H, W, C = dx.shape[1], dx.shape[2], dx.shape[3], dx.shape[4]
     F, R, S = window
     flat = dx.reshape(dx.shape[0], -1)
+    halves = is_halving(window, stride, padding)
     for i in prange(n):
+        if halves and H % 2 == 0 and W % 2 == 0:  # windows do not meet, and leave nothing out
+            for o in range(D):
+                for p in range(H // 2):
+                    for q in range(W // 2):
+                        for place in range(4):
+                            for c in range(C):
+                                won = which[i, o, p, q, c] == place
+                                dx[i, o, 2 * p + place // 2, 2 * q + place % 2, c] = (
+                                    dy[i, o, p, q, c] if won else np.float32(0)
+                                )
+            continue
         for j in range(flat.shape[1]):
             flat[i, j] = 0
         for o in range(dy.shape[1]):
