@@ -26,6 +26,10 @@ class ConfigError(CorenetError, ValueError):
     """A setting outside what it may be: a batch size of 0, an unknown model name, too many workers."""
 
 
+class LayerError(CorenetError, RuntimeError):
+    """A layer of the user's own does not do what a layer must, or a function of it raised."""
+
+
 class DataError(CorenetError, ValueError):
     """Data that cannot be trained on: labels out of range, NaN, an empty set."""
 

@@ -157,7 +157,8 @@ def test_a_layer_may_be_the_whole_net_and_the_output_of_any_shape():
 def test_layers_of_ones_own_are_counted_in():
     class Both(nn.Layer):
         def plan(self, p, x):
-            p.parameter("scale", (7,), nn.init.ones())
+            scale = p.parameter("scale", (7,), nn.init.ones())
+            p.backward(lambda n, dscale: None, scale.grad)
             return p.child("b", Linear(3, 3), p.child("a", Linear(3, 3), x))
 
     rows = Sequential(ReLU(), Both()).summary((3,)).rows

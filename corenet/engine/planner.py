@@ -7,16 +7,18 @@ allocated and nothing runs: a plan is the same on every worker, because it depen
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, NoReturn
 
 import numpy as np
 
-from ..errors import ShapeError
-from ..kernels import clock, linear, losses
+from ..errors import LayerError, ShapeError
+from ..kernels import clock, elementwise, linear, losses
 from ..kernels.operation import Operation
 from .buffer import Buffer, aligned, place_by_lifetime
 from .layout import Layout
 from .plan import Meet, Merge, Parameter, Place, Plan, Plannable, Product, Statistic, Step, Tensor
+from .rules import Tensors, check_gradients, check_outputs, check_parameters
 
 
 class Planner:
@@ -29,6 +31,11 @@ class Planner:
         self._layers: list[Place] = []
         self._open: list[Place] = []  # the layer that is being planned, after those it is inside of
         self._planned: set[int] = set()  # identities of layers that have been planned
+        self._names: set[str] = set()  # of parameters, statistics and layers, which are unique
+        self._outputs: Tensors = []
+        self._inputs: Tensors = []  # of layers that do not just hand them on
+        self._parts: Tensors = []  # of fan-outs
+        self._parameters: dict[str, tuple[Place, Parameter]] = {}
         self._forward: list[Step | Meet] = []
         self._backward: list[Step | Meet] = []
         self._common: list[Buffer] = []
@@ -48,28 +55,45 @@ class Planner:
 
     def parameter(self, name: str, shape: tuple[int, ...], init: Callable, *, per_batch: bool = False) -> Parameter:
         """A trained array named under the layer; per_batch: its gradient comes from a `product`, not from chunks."""
-        full = self._name(name)
+        full = self._new_name(name)
+        if not callable(init):
+            expected = "a function init(generator, shape), such as nn.init.he_normal()"
+            self._refuse(f"parameter {name!r}", expected=expected, got=repr(init))
         self.initializers[full] = init
         data = self._in_state(full, shape, "product" if per_batch else "row", "state")
         grad = None if per_batch else self._in_state(full, shape, None, "row")
-        return Parameter(data, grad)
+        parameter = Parameter(data, grad)
+        self._parameters[full] = self._open[-1], parameter
+        return parameter
 
     def statistic(self, name: str, shape: tuple[int, ...], value: float) -> Statistic:
         """A running array that starts as `value` everywhere, and the place for what a chunk measures."""
-        full = self._name(name)
+        full = self._new_name(name)
         self.statistics[full] = value
         running = self._in_state(full, shape, "statistic", "state")
         return Statistic(running, self._in_state(full, shape, None, "row"))
 
     def activation(self, shape: tuple[int, ...]) -> Tensor:
         """A new activation (and its gradient, in training)."""
-        return Tensor(
-            self.buffer((self.chunk, *shape)), self.buffer((self.chunk, *shape)) if self.training else None, shape
-        )
+        full = (self.chunk, *self._shape(shape))
+        tensor = Tensor(self.buffer(full), self.buffer(full) if self.training else None, full[1:])
+        self._outputs.append((self._layer, tensor))
+        return tensor
+
+    def fan_out(self, x: Tensor, readers: int) -> list[Tensor]:
+        """x once for each of its readers, whose gradients add up to that of x."""
+        if x.grad is None or readers == 1:
+            return [x] * readers
+        first, rest = (Tensor(x.data, self.buffer((self.chunk, *x.shape)), x.shape) for _ in range(2))
+        sum_of = self.flat(first.grad), self.flat(rest.grad)
+        adder = replace(self._open[-1])  # the layer once more: what it does with its parts is another's affair
+        self._backward.append(Step(elementwise.add, (*sum_of, self.flat(x.grad)), adder))
+        self._parts += [(adder, first), (adder, rest)]
+        return [first, *self.fan_out(rest, readers - 1)]
 
     def buffer(self, shape: tuple[int, ...], dtype: str = "float") -> Buffer:
         """Memory that lives from the first to the last step that names it."""
-        buffer = Buffer(shape, self._dtype(dtype), "arena")
+        buffer = Buffer(self._shape(shape), self._dtype(dtype), "arena")
         if self._open:
             self._open[-1].buffers.append(buffer)
         return buffer
@@ -102,12 +126,12 @@ class Planner:
 
     def forward(self, operation: Operation | Callable, *args: Any) -> None:
         """Append a forward step."""
-        self._forward.append(Step(operation, args, self._layer))
+        self._forward.append(self._step("forward", operation, args))
 
     def backward(self, operation: Operation | Callable, *args: Any) -> None:
         """Add a backward step: they run in reverse order of being added; ignored in prediction."""
         if self.training:
-            self._backward.append(Step(operation, args, self._layer))
+            self._backward.append(self._step("backward", operation, args))
 
     @property
     def chunks(self) -> int:
@@ -153,7 +177,7 @@ class Planner:
     def child(self, name: str, layer: Plannable, x: Tensor) -> Tensor:
         """Plan a layer inside this one."""
         self.layer_number += 1
-        return self.plan(self._name(name), layer, x)
+        return self.plan(self._new_name(name), layer, x)
 
     def plan(self, path: str, layer: Plannable, x: Tensor) -> Tensor:
         """Plan a layer that has this path in the net."""
@@ -162,6 +186,10 @@ class Planner:
         self._open.append(place)
         parameters = len(self.state)
         y = layer.plan(self, x)
+        if not isinstance(y, Tensor):
+            self._refuse("plan", expected="the output to be returned, a tensor", got=repr(y), fix="return y")
+        if x.grad is not None and (y.grad is None or y.grad.root is not x.grad.root):
+            self._inputs.append((place, x))
         if len(self.state) > parameters and id(layer) in self._planned:
             fix = "Weights cannot be shared; make a layer of its own for each place"
             self.fail(expected="a layer with weights in one place", got="the same object in two", fix=fix)
@@ -170,7 +198,7 @@ class Planner:
         place.shape = y.shape
         return y
 
-    def fail(self, *, expected: str, got: str, fix: str) -> None:
+    def fail(self, *, expected: str, got: str, fix: str) -> NoReturn:
         """Raise ShapeError for the layer that is being planned; outside of all layers, for the output of the net."""
         raise ShapeError(str(self._layer or "output of the net"), expected=expected, got=got, fix=fix)
 
@@ -180,10 +208,32 @@ class Planner:
     def _layer(self) -> Place | None:
         return self._open[-1] if self._open else None
 
-    def _name(self, name: str) -> str:
-        return f"{self._open[-1].path}.{name}" if self._open[-1].path else name
+    def _refuse(self, what: str, *, expected: str, got: str, fix: str | None = None) -> NoReturn:
+        """Raise LayerError for what the layer that is being planned asks."""
+        raise LayerError(f"{self._layer or 'loss'}, {what}", expected=expected, got=got, fix=fix)
+
+    def _new_name(self, name: str) -> str:
+        full = f"{self._open[-1].path}.{name}" if self._open[-1].path else name
+        if full in self._names:
+            expected = "parameters and layers of different names"
+            self._refuse(f"name {name!r}", expected=expected, got="the same name again")
+        self._names.add(full)
+        return full
+
+    def _shape(self, shape: Any) -> tuple[int, ...]:
+        if not isinstance(shape, tuple | list) or not all(isinstance(n, int | np.integer) and n >= 0 for n in shape):
+            self._refuse("shape", expected="a tuple of sizes, such as (3, 8)", got=repr(shape))
+        return tuple(map(int, shape))
+
+    def _step(self, phase: str, operation: Operation | Callable, args: tuple) -> Step:
+        for arg in args:
+            if isinstance(arg, Tensor | Parameter | Statistic):
+                fix = "Give its .data, or its .grad"
+                self._refuse(phase, expected="arrays and plain values", got=f"a {type(arg).__name__}", fix=fix)
+        return Step(operation, args, self._layer)
 
     def _in_state(self, name: str, shape: tuple[int, ...], part: str | None, space: str) -> Buffer:
+        shape = self._shape(shape)
         if part is not None:
             self.state.append((name, shape, part))
         buffer = Buffer(shape, self.dtype.str, space)
@@ -191,7 +241,8 @@ class Planner:
         return buffer
 
     def finish(self, x: Tensor, y: Tensor) -> Plan:
-        """Lay everything out."""
+        """Lay everything out. Raises LayerError for a layer that has left something out."""
+        self._check()
         layout = Layout.of(self.state, self.dtype)
         for entry in layout.entries:
             for buffer in self.state_buffers[entry.name]:
@@ -240,6 +291,14 @@ class Planner:
             output=y.data,
             bytes=sizes,
         )
+
+    def _check(self) -> None:
+        check_outputs(self._outputs, self._forward)
+        if self.training:
+            loss = [step for step in self._forward if isinstance(step, Step) and step.layer is None]
+            made, read = self._outputs + self._parts, self._parts + self._inputs
+            check_gradients(made, read, self._backward, loss)
+            check_parameters(self._parameters, self._backward)
 
     @staticmethod
     def _stack(buffers: list[Buffer]) -> int:

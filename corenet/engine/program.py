@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import CorenetError, LayerError
 from ..kernels.backend import Backend
 from ..kernels.operation import Operation
 from .buffer import Buffer
@@ -84,7 +85,10 @@ def aligned_bytes(size: int) -> np.ndarray:
 
 
 def initial_state(plan: Plan, seed: int) -> np.ndarray:
-    """The flat state vector at the start: parameters keyed by (seed, number), statistics as given."""
+    """The flat state vector at the start: parameters keyed by (seed, number), statistics as given.
+
+    Raises LayerError where an init does not give a parameter's values.
+    """
     layout = plan.layout
     state = aligned_bytes(layout.size * layout.dtype.itemsize).view(layout.dtype)
     for number, entry in enumerate(layout.entries):
@@ -92,5 +96,11 @@ def initial_state(plan: Plan, seed: int) -> np.ndarray:
             layout.get(state, entry)[:] = plan.statistics[entry.name]
         elif entry.size:
             generator = np.random.Generator(np.random.Philox(key=np.array([seed, number], np.uint64)))
-            layout.get(state, entry)[:] = plan.initializers[entry.name](generator, entry.shape)
+            try:
+                layout.get(state, entry)[:] = plan.initializers[entry.name](generator, entry.shape)
+            except CorenetError:
+                raise
+            except (TypeError, ValueError) as error:
+                expected, got = f"values of shape {entry.shape} from init(generator, shape)", type(error).__name__
+                raise LayerError(f"parameter {entry.name!r}", expected=expected, got=f"{got}: {error}") from error
     return state

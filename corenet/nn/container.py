@@ -17,15 +17,6 @@ def _check_layers(owner: str, layers: tuple) -> None:
             raise ConfigError(f"{owner}, part {index}", expected="a layer", got=repr(layer), fix=fix)
 
 
-def _fan_out(p: Planner, x: Tensor, readers: int) -> list[Tensor]:
-    """x once for each of its readers, whose gradients add up to that of x."""
-    if x.grad is None or readers == 1:
-        return [x] * readers
-    first, rest = (Tensor(x.data, p.buffer((p.chunk, *x.shape)), x.shape) for _ in range(2))
-    p.backward(elementwise.add, p.flat(first.grad), p.flat(rest.grad), p.flat(x.grad))
-    return [first, *_fan_out(p, rest, readers - 1)]
-
-
 class Identity(Layer):
     """Hands its input on: the branch of a Concat that changes nothing."""
 
@@ -66,7 +57,7 @@ class Residual(Layer):
         self.body, self.shortcut = body, shortcut
 
     def plan(self, p: Planner, x: Tensor) -> Tensor:
-        to_body, to_shortcut = _fan_out(p, x, 2)
+        to_body, to_shortcut = p.fan_out(x, 2)
         a = p.child("body", self.body, to_body)
         b = to_shortcut if self.shortcut is None else p.child("shortcut", self.shortcut, to_shortcut)
         if a.shape != b.shape:
@@ -98,7 +89,7 @@ class Concat(Layer):
         return f"Concat({', '.join(map(repr, self.branches))})"
 
     def plan(self, p: Planner, x: Tensor) -> Tensor:
-        inputs = _fan_out(p, x, len(self.branches))
+        inputs = p.fan_out(x, len(self.branches))
         outputs = [p.child(str(i), branch, inputs[i]) for i, branch in enumerate(self.branches)]
         leading = outputs[0].shape[:-1]
         for index, output in enumerate(outputs):

@@ -91,4 +91,4 @@ def image_shape(p: Planner, x: Tensor) -> tuple[int, int, int]:
             got=f"input of shape {x.shape}",
             fix="Place it before Flatten and Linear",
         )
-    return x.shape  # type: ignore[return-value]
+    return x.shape
