@@ -8,11 +8,11 @@ import pytest
 import user_layers
 from nets import some_batch, within
 from test_gradients import check_gradients
-from user_layers import Both, Breaks, Forgetful, Swish
+from user_layers import Both, Breaks, Forgetful, Miscalled, Returns, Swish
 
 import corenet
 from corenet import nn
-from corenet.errors import ConfigError, FileError, WorkerError
+from corenet.errors import ConfigError, FileError, LayerError
 from corenet.parallel.user_layers import where_to_find
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "own_layer.py"
@@ -72,15 +72,25 @@ def test_a_layer_within_a_function_is_refused_at_once():
     assert where_to_find([Swish]) == {"layers": [["user_layers", "Swish"]], "script": None}
 
 
-def test_an_error_in_it_arrives_with_its_own_traceback():
-    broken = nn.Sequential(nn.Flatten(), nn.Linear(36, 3), Breaks())
-    with (
-        corenet.Trainer(broken, workers=2, share_cores=True) as one,
-        pytest.raises(WorkerError, match="raised ValueError") as caught,
-    ):
+def error_of(layer):
+    broken = nn.Sequential(nn.Flatten(), nn.Linear(36, 3), layer)
+    with corenet.Trainer(broken, workers=2, share_cores=True) as one, pytest.raises(LayerError) as caught:
         one.fit(data(), batch_size=8, callbacks=())
-    assert str(caught.value).count("Traceback") == 1 and Path(user_layers.__file__).name in str(caught.value)
-    assert str(caught.value).endswith("ValueError: of all things, step 3\n")
+    return str(caught.value)
+
+
+def test_an_error_in_it_arrives_with_its_own_traceback():
+    said = error_of(Breaks())
+    assert said.startswith("layer 2 (Breaks), forward, raised ValueError\n\nTraceback")
+    assert said.count("Traceback") == 1 and said.count('  File "') == 1 and Path(user_layers.__file__).name in said
+    assert said.endswith("ValueError: of all things, step 3\n")
+
+
+def test_a_function_that_returns_something_or_takes_too_few_arrays_is_told():
+    said = error_of(Returns())
+    assert said.startswith("layer 2 (Returns), forward: expected a function that returns nothing, got a ndarray.")
+    said = error_of(Miscalled())
+    assert said.startswith("layer 2 (Miscalled), backward, raised TypeError") and "File" not in said
 
 
 # In the program itself.

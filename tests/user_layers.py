@@ -38,9 +38,12 @@ class Both(nn.Layer):
 
         def plan(self, p, x):
             y = p.activation(x.shape)
-            p.forward(lambda n, x, y: np.multiply(x[:n], 0.5, out=y[:n]), x.data, y.data)
-            p.backward(lambda n, dy, dx: np.multiply(dy[:n], 0.5, out=dx[:n]), y.grad, x.grad)
+            p.forward(self.halve, x.data, y.data)
+            p.backward(self.halve, y.grad, x.grad)
             return y
+
+        def halve(self, n, x, y):
+            y[:n] = 0.5 * x[:n]
 
     def __init__(self, layers):
         self.layers = layers
@@ -69,3 +72,23 @@ class Breaks(nn.Layer):
         if clock[2] == 3:
             raise ValueError("of all things, step 3")
         y[:n] = x[:n]
+
+
+class Returns(nn.Layer):
+    """Returns its output instead of writing it."""
+
+    def plan(self, p, x):
+        y = p.activation(x.shape)
+        p.forward(lambda n, x, y: 2 * x[:n], x.data, y.data)
+        p.backward(lambda n, dy, dx: np.copyto(dx[:n], dy[:n]), y.grad, x.grad)
+        return y
+
+
+class Miscalled(nn.Layer):
+    """Its backward takes fewer arrays than it is given."""
+
+    def plan(self, p, x):
+        y = p.activation(x.shape)
+        p.forward(lambda n, x, y: np.copyto(y[:n], x[:n]), x.data, y.data)
+        p.backward(lambda n, dy: None, y.grad, x.grad)
+        return y

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from ..errors import CorenetError, LayerError
 from ..kernels.backend import Backend
 from ..kernels.operation import Operation
 from .buffer import Buffer
-from .plan import Plan, Step
+from .plan import Place, Plan, Step
 
 
 class Call:
@@ -32,16 +34,41 @@ class Call:
         self.run(n, *self.args)
 
 
+@dataclass(frozen=True)
+class Own:
+    """A function of a layer of the user's own, whose errors name the layer. Raises LayerError."""
+
+    function: Callable
+    layer: Place | None
+    phase: str  # "forward" or "backward"
+
+    def __call__(self, n: int, *args: Any) -> None:
+        try:
+            result = self.function(n, *args)
+        except Exception as error:
+            below = error.__traceback__.tb_next if error.__traceback__ else None  # from the function on
+            text = "".join(traceback.format_exception(type(error), error, below))
+            raise LayerError(f"{self.layer}, {self.phase}, raised {type(error).__name__}\n\n{text}") from error
+        if result is not None:
+            fix = "Results are written into the arrays it was given: y[:n] = …"
+            what = f"{self.layer}, {self.phase}"
+            raise LayerError(
+                what, expected="a function that returns nothing", got=f"a {type(result).__name__}", fix=fix
+            )
+
+
 class Program:
     """One chunk's forward and backward over given spaces (see `buffer`); running it allocates nothing."""
 
     def __init__(self, plan: Plan, spaces: dict[str, np.ndarray]):
-        def bind(step: Step) -> Call:
-            return Call(step.operation, *(arg.array(spaces) if isinstance(arg, Buffer) else arg for arg in step.args))
+        def bind(step: Step, phase: str) -> Call:
+            own = not isinstance(step.operation, Operation)
+            operation = Own(step.operation, step.layer, phase) if own else step.operation
+            return Call(operation, *(arg.array(spaces) if isinstance(arg, Buffer) else arg for arg in step.args))
 
         self.plan = plan
-        self.forward_calls = [bind(step) for step in plan.forward if isinstance(step, Step)]
-        self.backward_calls = [bind(step) for step in plan.backward if isinstance(step, Step)]
+        self.forward_calls = [bind(step, "forward") for step in plan.forward if isinstance(step, Step)]
+        self.backward_calls = [bind(step, "backward") for step in plan.backward if isinstance(step, Step)]
         # The same calls, cut where all chunks of a batch meet.
         self.parts: list[list[Call]] = [[]]
         calls = iter(self.calls())
