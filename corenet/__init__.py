@@ -14,19 +14,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from . import datasets as datasets
+    from . import errors as errors
     from . import models as models
     from . import nn as nn
     from . import optim as optim
+    from . import train as train
     from .errors import CorenetError as CorenetError
     from .train import Trainer as Trainer
     from .train import load as load
 
 __version__ = "0.1.0"
 
-_SUBMODULES = ("datasets", "models", "nn", "optim")
+_SUBMODULES = ("datasets", "errors", "models", "nn", "optim", "train")
 _NAMES = {"Trainer": "train", "load": "train", "CorenetError": "errors"}
 
-__all__ = ["CorenetError", "Trainer", "__version__", "datasets", "load", "models", "nn", "optim"]
+__all__ = ["CorenetError", "Trainer", "__version__", "datasets", "errors", "load", "models", "nn", "optim", "train"]
 
 
 def __getattr__(name: str):
