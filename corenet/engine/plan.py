@@ -141,6 +141,11 @@ class Plan:
         return tuple(step for step in (*self.forward, *self.backward) if isinstance(step, Meet))
 
     @property
+    def normalises_by_chunk(self) -> bool:
+        """Whether a layer measures statistics that do not meet those of the other chunks: a BatchNorm without sync."""
+        return len(self.merges) > sum(isinstance(step, Meet) for step in self.forward)
+
+    @property
     def chunks(self) -> int:
         """Chunks of a full batch."""
         return -(-self.batch // self.chunk)

@@ -31,11 +31,9 @@ class Sequential(Layer):
         _check_layers("Sequential", layers)
         self.layers = layers
 
-    def arguments(self):
-        return {"layers": self.layers}
-
     def __repr__(self) -> str:
-        return "Sequential(\n" + "".join(f"  {i}: {layer!r}\n" for i, layer in enumerate(self.layers)) + ")"
+        lines = (f"  {i}: {layer!r}\n" for i, layer in enumerate(self.layers))
+        return f"{type(self).__name__}(\n{''.join(lines)})"
 
     def __iter__(self):
         return iter(self.layers)

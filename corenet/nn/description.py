@@ -31,17 +31,20 @@ LAYERS: dict[str, type[Layer]] = {
         AdaptiveAvgPool2d, GlobalAvgPool2d, GlobalMaxPool2d, Upsample, ZeroPad2d, Reshape, Concat, Identity,
     )
 }  # fmt: skip
-SEVERAL = {layer: inspect.getfullargspec(layer).varargs for layer in LAYERS.values()}  # such as Sequential's *layers
+
+
+def name_of(kind: type[Layer]) -> str:
+    """What a layer's type is called in a description: a user's own is module:name."""
+    own = LAYERS.get(kind.__name__) is not kind
+    return f"{kind.__module__}:{kind.__qualname__}" if own else kind.__name__
 
 
 def describe(layer: Layer) -> dict[str, Any]:
-    """A layer as a JSON-able dict: its type's name (module:name, of a user's own), and the constructor's arguments.
+    """A layer as a JSON-able dict: its type's name, and the constructor's arguments.
 
     An initializer in them is a dict, too: {"init": "orthogonal", "gain": 2.0}.
     """
     kind = type(layer)
-    own = LAYERS.get(kind.__name__) is not kind
-    name = f"{kind.__module__}:{kind.__qualname__}" if own else kind.__name__
 
     def plain(key: str, value: Any) -> Any:
         if isinstance(value, Layer):
@@ -55,7 +58,7 @@ def describe(layer: Layer) -> dict[str, Any]:
             raise ConfigError(f"{kind.__name__}({key}=…)", expected=expected, got=repr(value))
         return value
 
-    return {"type": name, **{key: plain(key, value) for key, value in layer.arguments().items()}}
+    return {"type": name_of(kind), **{key: plain(key, value) for key, value in layer.arguments().items()}}
 
 
 def user_layers(layer: Layer) -> list[type[Layer]]:
@@ -67,7 +70,7 @@ def user_layers(layer: Layer) -> list[type[Layer]]:
             for part in value:
                 look(part)
         elif isinstance(value, Layer):
-            if LAYERS.get(type(value).__name__) is not type(value):
+            if ":" in name_of(type(value)):
                 found[type(value)] = None
             look(list(value.arguments().values()))
 
@@ -75,8 +78,42 @@ def user_layers(layer: Layer) -> list[type[Layer]]:
     return list(found)
 
 
+def own_names(description: Any) -> list[str]:
+    """The names, module:name, of the layers in a description that are not corenet's, each once."""
+    parts = description if isinstance(description, list) else []
+    found = []
+    if isinstance(description, dict):
+        name, parts = description.get("type"), list(description.values())
+        found = [name] if isinstance(name, str) and ":" in name else []
+    return list(dict.fromkeys((*found, *(name for part in parts for name in own_names(part)))))
+
+
+def check_arguments(net: Layer) -> None:
+    """Raise ConfigError where a user's own layer does not keep its arguments: another, made of them, would differ."""
+    own = {name_of(kind): kind for kind in user_layers(net)}
+    if own:
+        _compare(describe(net), describe(build(describe(net), own)))
+
+
+def _compare(given: Any, kept: Any, owner: str = "", argument: str = "") -> None:
+    """Find what differs; owner, argument: of the innermost layer of the user's own that it is in."""
+    alike = type(given) is type(kept) and isinstance(given, dict | list) and len(given) == len(kept)
+    if alike and isinstance(given, list):
+        for one, other in zip(given, kept, strict=True):
+            _compare(one, other, owner, argument)
+    elif alike and given.get("type") == kept.get("type"):
+        own = str(given.get("type")).partition(":")[2]
+        for key, value in given.items():
+            _compare(value, kept.get(key), own or owner, key if own else argument)
+    elif given != kept:
+        expected = "the argument as it was given, to make the layer again in a worker"
+        got = f"{str(kept)[:80]} made of {str(given)[:80]}"
+        fix = f"In __init__: self.{argument} = {argument}; what is made of it goes by another name, or into plan"
+        raise ConfigError(f"layer {owner}, attribute {argument!r}", expected=expected, got=got, fix=fix)
+
+
 def build(description: dict[str, Any], own: Mapping[str, type[Layer]] | None = None) -> Layer:
-    """The layer that `describe` described; own: a user's layers by name. Raises ConfigError for anything else."""
+    """The layer that `describe` described; own: a user's layers by `name_of`. Raises ConfigError for anything else."""
 
     def value_of(value: Any) -> Any:
         if isinstance(value, list):
@@ -86,17 +123,16 @@ def build(description: dict[str, Any], own: Mapping[str, type[Layer]] | None = N
         return _build_initializer(value) if "init" in value else build(value, own)
 
     name = description.get("type") if isinstance(description, dict) else None
-    layer = LAYERS.get(str(name)) or (own or {}).get(str(name).partition(":")[2])
+    layer = LAYERS.get(str(name)) or (own or {}).get(str(name))
     if layer is None:
-        fix = f"It is not corenet's: load(path, layers=[{name.partition(':')[2]}])" if name and ":" in name else None
         got = repr(description if name is None else name)[:80]
-        raise ConfigError("net description", expected="a layer of " + ", ".join(LAYERS), got=got, fix=fix)
+        raise ConfigError("net description", expected="a layer of " + ", ".join(LAYERS), got=got)
     arguments = {key: value for key, value in description.items() if key != "type"}
     what = f"net description, {name}"
     try:
-        if several := SEVERAL.get(layer):
-            return layer(*map(value_of, arguments[several]))
-        return layer(**{key: value_of(value) for key, value in arguments.items()})
+        values = {key: value_of(value) for key, value in arguments.items()}
+        several = inspect.getfullargspec(layer).varargs  # such as Sequential's *layers
+        return layer(*values.pop(several), **values) if several else layer(**values)
     except KeyError as error:
         raise ConfigError(what, expected=f"an entry {error}", got="none") from error
     except TypeError as error:

@@ -32,7 +32,6 @@ from .channel import Channel
 from .exchange import FAILED_STEP, STEP, Fields, control_fields
 from .memory import Segment
 from .topology import Layout
-from .user_layers import check_may_have_workers
 
 TICK = 0.1  # seconds between looks at the progress
 GRACE = 2.0  # seconds that a worker has to end by itself
@@ -54,7 +53,6 @@ class Crew:
     """The worker processes of a run, and the memory they share."""
 
     def __init__(self, layout: Layout, kernels: str = "auto"):
-        check_may_have_workers()
         self.layout = layout
         self.segments: dict[str, Segment] = {}
         self.backend, self.backend_reason = kernels, ""

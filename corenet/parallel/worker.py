@@ -124,7 +124,7 @@ class Worker:
         """Give a segment up."""
         self.segments.pop(name).close()
 
-    def do_import_layers(self, *, layers: list[list[str]], script: str | None) -> None:
+    def do_import_layers(self, *, layers: dict[str, str], script: str | None) -> None:
         """Import the user's own layers that a net has."""
         self.user_layers |= import_layers(layers, script)
         self.channel.send({"event": "done"})

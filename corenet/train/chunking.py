@@ -7,7 +7,7 @@ machine or the workers: it decides the order of summation, and so the bits.
 
 from __future__ import annotations
 
-from typing import Any
+from ..engine import Plan
 
 CHUNKS_PER_BATCH = 8  # enough for eight workers, or for slices that follow unequal speeds
 LARGEST = 32  # samples; beyond it throughput no longer grows
@@ -15,17 +15,9 @@ LEAST_FOR_STATISTICS = 16  # samples: what batch normalisation needs to estimate
 PREDICTION_CHUNK = 32
 
 
-def choose_chunk(net: dict[str, Any], batch_size: int) -> int:
-    """The number of samples of a chunk, for a net as `nn.describe` gives it."""
+def choose_chunk(plan: Plan, batch_size: int) -> int:
+    """The number of samples of a chunk, for a net whose training is planned for chunks of any size."""
     chunk = -(-batch_size // CHUNKS_PER_BATCH)
-    if _measures_chunks(net):
+    if plan.normalises_by_chunk:
         chunk = max(chunk, LEAST_FOR_STATISTICS)
     return max(1, min(chunk, LARGEST, batch_size))
-
-
-def _measures_chunks(description: Any) -> bool:
-    """Whether a layer somewhere in the net needs the chunk's statistics: a BatchNorm1d, 2d … without sync."""
-    if isinstance(description, dict):
-        ghost = str(description.get("type")).startswith("BatchNorm") and not description.get("sync")
-        return ghost or any(map(_measures_chunks, description.values()))
-    return isinstance(description, list) and any(map(_measures_chunks, description))

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from .. import optim
-from ..errors import CorenetError, FileError
+from ..errors import ConfigError, CorenetError, FileError
 from ..nn import Layer, build
+from ..nn.description import name_of, own_names
 from ..nn.loss import build_loss
+from ..parallel.user_layers import check_may_have_workers
 from .model_file import DAMAGE, load_model
 from .trainer import Trainer
 
 
-def load(path: str | Path, *, layers: Sequence[type[Layer]] = (), **settings: Any) -> Trainer:
+def load(path: str | Path, *, layers: Sequence[type[Layer]] | type[Layer] = (), **settings: Any) -> Trainer:
     """The Trainer of a saved model, ready to predict and evaluate; settings as for Trainer (workers=…).
 
     layers: the classes of a net's layers that are not corenet's.
@@ -24,17 +26,46 @@ def load(path: str | Path, *, layers: Sequence[type[Layer]] = (), **settings: An
     steps and the epochs count from 0, so schedules begin again (a `Plateau` keeps its state), and the order and the
     augmentation of the samples are those of the first epoch, unless another seed is given.
 
-    Raises FileError if the file is not a model, or damaged.
+    Raises FileError if the file is not a model, or damaged; ConfigError if it has layers that are not among `layers`.
     """
+    check_may_have_workers()
     info, tensors = load_model(path)
     with _damage(path):
-        net, optimizer = build(info.net, {kind.__qualname__: kind for kind in layers}), optim.build(info.optimizer)
+        names = own_names(info.net)
+    own = _find(names, [layers] if isinstance(layers, type) else list(layers), f"model {path}")
+    with _damage(path):
+        net, optimizer = build(info.net, own), optim.build(info.optimizer)
         from_file = Trainer(net, optimizer, build_loss(info.loss), workers=1, chunk=info.chunk, seed=info.seed)
     saved: dict[str, Any] = {"loss": from_file.loss, "chunk": from_file.chunk, "seed": from_file.seed}
     trainer = Trainer(net, optimizer, **{**saved, **settings})
     with _damage(path):
         trainer.restore(info, tensors)
     return trainer
+
+
+def _find(names: list[str], layers: list[type[Layer]], what: str) -> dict[str, type[Layer]]:
+    """The class of each name: that of module:name, or else, of another module, the only one of that name."""
+    for kind in layers:
+        if not (isinstance(kind, type) and issubclass(kind, Layer)):
+            raise ConfigError("load(layers=…)", expected="classes of layers", got=repr(kind))
+    own, missing = {}, []
+    for name in names:
+        known = [kind for kind in layers if name_of(kind) == name]
+        alike = known or [kind for kind in layers if kind.__qualname__ == name.partition(":")[2]]
+        if len(set(alike)) > 1:
+            got = " and ".join(map(name_of, alike))
+            raise ConfigError(f"{what}, load(layers=…)", expected=f"one class for {name}", got=got)
+        if alike:
+            own[name] = alike[0]
+        else:
+            missing.append(name)
+    if missing:
+        expected = f"the classes of layers that are not corenet's: {', '.join(missing)}"
+        got = ", ".join(map(name_of, layers)) or "none"
+        given = ", ".join(name.partition(":")[2] for name in names)
+        fix = f"Import them, and corenet.load(path, layers=[{given}])"
+        raise ConfigError(what, expected=expected, got=got, fix=fix)
+    return own
 
 
 @contextlib.contextmanager

@@ -18,14 +18,14 @@ from ..errors import ConfigError, DataError, ShapeError, TrainingError
 from ..kernels import backend
 from ..kernels.philox import permutation
 from ..nn import Layer, describe
-from ..nn.description import user_layers
+from ..nn.description import check_arguments, user_layers
 from ..nn.loss import Loss, describe_loss, get_loss
 from ..parallel.balance import get_balancer
 from ..parallel.crew import Crew
 from ..parallel.exchange import COMPUTE, FAILED_STEP, SAMPLES, WAIT
 from ..parallel.sync import STRATEGIES
 from ..parallel.topology import plan_layout
-from ..parallel.user_layers import where_to_find
+from ..parallel.user_layers import check_may_have_workers, where_to_find
 from .callback import Callback, PrintEpochs, Progress, RunInfo
 from .chunking import choose_chunk
 from .history import History, WorkerRecord
@@ -70,11 +70,13 @@ class Trainer:
         share_cores: bool = False,
         kernels: str = "auto",
     ):
+        check_may_have_workers()
         if not isinstance(net, Layer):
             raise ConfigError("net", expected="a layer of corenet.nn", got=repr(net), fix="See corenet.models")
         if optimizer is not None and not isinstance(optimizer, optim.Optimizer):
             raise ConfigError("optimizer", expected="one of corenet.optim", got=repr(optimizer))
         where_to_find(user_layers(net))  # raises for a class that no worker could import
+        check_arguments(net)
         _one_of("strategy", strategy, STRATEGIES)
         _one_of("kernels", kernels, backend.NAMES)
         get_balancer(balance)
@@ -139,9 +141,9 @@ class Trainer:
         data, targets = self._labelled(train)
         held_out = None if validation is None else labelled(self.net, self.loss, validation, data.sample_shape)[0]
         check_some_count(self.loss, data, targets)
-        layout = make_plan(self.net, data.sample_shape, 1, loss=self.loss).layout
-        self.optimizer.common.check_groups([entry.name for entry in layout.entries if entry.part != "statistic"])
-        automatic = choose_chunk(describe(self.net), batch_size)
+        of_one = make_plan(self.net, data.sample_shape, 1, loss=self.loss)
+        self.optimizer.common.check_groups([entry.name for entry in of_one.layout.entries if entry.part != "statistic"])
+        automatic = choose_chunk(of_one, batch_size)
         chunk = automatic if self.chunk == "auto" else min(self.chunk, batch_size)
         self._adopt(data, decides=True)
         session = self._open()
