@@ -75,9 +75,9 @@ print(json.dumps(names))
 def test_every_public_name_can_be_had_without_numba(program):
     code = """
 import corenet
+assert corenet.train.Callback and corenet.errors.ConfigError  # before anything else has imported them
 for name in corenet.__all__:
     assert getattr(corenet, name) is not None
-assert corenet.train.Callback and corenet.errors.ConfigError
 corenet.models.lenet5()
 assert "numba" not in sys.modules
 try:

@@ -1,5 +1,8 @@
 """What a layer of one's own must do, and what it is told, before anything runs, if it does not."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from nets import some_batch, within
@@ -9,6 +12,8 @@ from corenet import nn
 from corenet.engine import initial_state, make_plan
 from corenet.errors import LayerError, ShapeError
 from corenet.nn.loss import CrossEntropy
+
+PAGE = Path(__file__).parents[1] / "docs" / "own_layers.md"
 
 
 class Gated(nn.Layer):
@@ -103,6 +108,15 @@ def test_an_input_read_twice_without_fan_out_is_refused(twice, layers):
     said = refusal(twice)
     assert all(layer in said for layer in layers)
     assert "expected one layer that writes the gradient of a tensor" in said and "p.fan_out(x, 2)" in said
+
+
+@pytest.mark.skipif(not PAGE.is_file(), reason="not in a checkout")
+def test_the_layers_in_the_documentation_are_right():
+    found = {"nn": nn, "np": np}
+    for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        exec(code, found)
+    gate = found["Gate"](nn.Sequential(nn.Conv2d(3, 3, 1), nn.Sigmoid()))
+    check_gradients(within(found["Swish"](0.7), gate, found["Clip"](0.3)), [3, 1], some_batch(4))
 
 
 def test_images_need_no_gradient_and_may_be_read_twice():
