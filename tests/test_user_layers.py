@@ -18,7 +18,7 @@ from user_layers import Both, Breaks, Forgetful, Miscalled, Returns, Swish
 
 import corenet
 from corenet import nn
-from corenet.errors import ConfigError, LayerError
+from corenet.errors import ConfigError, FileError, LayerError
 from corenet.parallel.user_layers import where_to_find
 from corenet.train.chunking import LEAST_FOR_STATISTICS
 from corenet.train.loading import _find
@@ -77,6 +77,24 @@ def test_a_class_is_found_by_its_module_or_else_by_a_name_that_only_one_has(trai
     one.fit(data(), callbacks=())
     one.save(path)
     assert type(corenet.load(path, layers=[other_layers.Swish, Swish]).net.layers[2]) is Swish
+
+    class Changed(Swish):
+        def __init__(self, exponent):
+            pass
+
+    Changed.__qualname__ = "Swish"
+    with pytest.raises(
+        FileError, match=r"unexpected keyword argument 'beta'\. Use .*, or the layers as they were when"
+    ):
+        corenet.load(path, layers=[Changed])
+
+    class Changes(Swish):
+        def __init__(self, beta):
+            self.beta = 2 * beta
+
+    Changes.__qualname__ = "Swish"
+    with pytest.raises(ConfigError, match=r"^layer Swish, attribute 'beta': expected the argument as it was given"):
+        corenet.load(path, layers=[Changes])
 
     assert _find(["elsewhere:Swish"], [Both, Swish], "model") == {"elsewhere:Swish": Swish}
     with pytest.raises(

@@ -10,9 +10,9 @@ from typing import Any
 from .. import optim
 from ..errors import ConfigError, CorenetError, FileError
 from ..nn import Layer, build
-from ..nn.description import name_of, own_names
+from ..nn.description import check_arguments, name_of, own_names, user_layers
 from ..nn.loss import build_loss
-from ..parallel.user_layers import check_may_have_workers
+from ..parallel.user_layers import check_may_have_workers, where_to_find
 from .model_file import DAMAGE, load_model
 from .trainer import Trainer
 
@@ -33,8 +33,12 @@ def load(path: str | Path, *, layers: Sequence[type[Layer]] | type[Layer] = (), 
     with _damage(path):
         names = own_names(info.net)
     own = _find(names, [layers] if isinstance(layers, type) else list(layers), f"model {path}")
-    with _damage(path):
+    fix = f"Use another copy{', or the layers as they were when it was saved' if own else ''}"
+    with _damage(path, fix):
         net, optimizer = build(info.net, own), optim.build(info.optimizer)
+    where_to_find(user_layers(net))  # raise for what is wrong with the classes, not with the file
+    check_arguments(net)
+    with _damage(path):
         from_file = Trainer(net, optimizer, build_loss(info.loss), workers=1, chunk=info.chunk, seed=info.seed)
     saved: dict[str, Any] = {"loss": from_file.loss, "chunk": from_file.chunk, "seed": from_file.seed}
     trainer = Trainer(net, optimizer, **{**saved, **settings})
@@ -69,7 +73,7 @@ def _find(names: list[str], layers: list[type[Layer]], what: str) -> dict[str, t
 
 
 @contextlib.contextmanager
-def _damage(path: str | Path) -> Iterator[None]:
+def _damage(path: str | Path, fix: str = "Use another copy") -> Iterator[None]:
     """Name the file in errors about what it says."""
     try:
         yield
@@ -77,4 +81,4 @@ def _damage(path: str | Path) -> Iterator[None]:
         got = "a net nested too deeply" if isinstance(error, RecursionError) else str(error)
         if len(got) > 300:  # "expected" comes first and "got" last, and between them may be the names of all layers
             got = f"{got[:200]} … {got[-100:]}"
-        raise FileError(f"model {path} is damaged", got=got, fix="Use another copy") from error
+        raise FileError(f"model {path} is damaged", got=got, fix=fix) from error
