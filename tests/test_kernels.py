@@ -71,6 +71,22 @@ def test_nest_agrees_with_definition(case, threads):
     compare(case, got, expected, case.args[0])
 
 
+def elements(case: Case) -> int:
+    return sum(a.size for a in case.args if isinstance(a, np.ndarray))
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if elements(case) < 3000], ids=lambda case: f"{case.operation.name} {case.label}".strip()
+)
+def test_nest_runs_as_plain_python(case):
+    """The same loops without a compiler, where they are small: what can be stepped through is what is compiled."""
+    args = arguments(case, np.float32)
+    with np.errstate(all="ignore"):
+        got = run(case.operation.loops, case, args)
+        expected = run(case.operation.reference, case, arguments(case, np.float64))
+    compare(case, got, expected, case.args[0])
+
+
 def operations() -> dict[str, Operation]:
     found = {}
     for module in pkgutil.iter_modules(corenet.kernels.__path__):
