@@ -40,7 +40,7 @@ def activation_cases(rng):
         yield Case(activation.softmax_forward, [2, x, np.zeros(shape)], [2], shape[2], str(shape))
         # What is left of dy after its mean is taken has lost a few bits.
         yield Case(activation.softmax_backward, [2, y, dy, np.zeros(shape)], [3], 50 * shape[2], str(shape))
-    for logits in ([-1047, -981, 1891], [1e4, -1e4, 1e4], [np.nan, 0, 1], [0, 1, np.nan]):
+    for logits in ([-1047, -981, 1891], [0, 0, 100], [1e4, -1e4, 1e4], [np.nan, 0, 1], [0, 1, np.nan]):
         x = np.array([[logits, [1, 2, 3]]], float)
         yield Case(activation.softmax_forward, [1, x, np.zeros_like(x)], [2], 3, str(logits))
 
@@ -106,9 +106,9 @@ def resampling_cases(rng):
 
 
 def channel_cases(rng):
-    for positions in (1, 12, 400):
-        x = rng.standard_normal((3, positions, 5)).round(1)  # ties on purpose
-        x[0, positions // 2, 1] = np.nan
+    for positions in (1, 2, 12, 400):
+        x = rng.standard_normal((3, positions, 5)).round()  # ties on purpose
+        x[0, positions // 2, 1] = x[0, -1, 1] = np.nan
         which = np.zeros((3, 5), np.int32)
         label = f"{positions} positions"
         yield Case(global_max.forward, [2, x, np.zeros((3, 5)), which], [2, 3], 1, label)

@@ -1,9 +1,4 @@
-"""Small wrongs in the kernels' sources, made by rule: what `mutate.py` tries, one at a time.
-
-    element   after the last statement, one element of an output is changed
-    term      a + b → a,  a · b → a,  x += y → x = y,  −x → x,  max(0, x) → x
-    border    range(n) → range(n − 1) or range(1, n),  x[:n] → x[:n − 1],  i + 1 → i + 2,  < → <=
-    geometry  padding → padding + 1, stride and dilation exchanged, a neighbour's axis: x.shape[1] → x.shape[0]
+"""Small wrongs in the kernels' sources, made by rule: what `mutate.py` tries, one at a time, by the rules below.
 
 A function has many places for each; a few are taken, spread evenly, so that the list is the same every time and a
 change of one function leaves the mutants of the others as they are.
@@ -18,6 +13,11 @@ import corenet.kernels
 
 FOLDER = Path(corenet.kernels.__file__).parent
 NO_KERNELS = {"__init__", "backend", "clock", "native", "numba_backend", "operation"}
+RULES_TEXT = """\
+    element   after the last statement, one element of an output is changed
+    term      a + b → a,  a · b → a,  x += y → x = y,  −x → x,  max(0, x) → x
+    border    range(n) → range(n − 1) or range(1, n),  x[:n] → x[:n − 1],  i + 1 → i + 1 + 1,  < → <=
+    geometry  padding → padding + 1, stride and dilation exchanged, a neighbour's axis: x.shape[1] → x.shape[0]"""
 RULES = ("element", "term", "border", "geometry")
 SIDES = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
 EXCHANGED = {"stride": "dilation", "dilation": "stride", "window": "stride"}
@@ -117,7 +117,7 @@ def rewritten(node: ast.AST, names: set[str]) -> Iterator[tuple[str, str]]:
         case ast.BinOp(left):
             yield "term", ast.unparse(left)
             if isinstance(node.op, ast.Add | ast.Sub) and isinstance(node.right, ast.Constant):
-                yield "border", f"{ast.unparse(node)} + 1"
+                yield "border", f"{ast.unparse(node)} {'+' if isinstance(node.op, ast.Add) else '-'} 1"
         case ast.AugAssign(target, _, value):
             yield "term", f"{ast.unparse(target)} = {ast.unparse(value)}"
         case ast.UnaryOp(ast.USub(), operand) if not isinstance(operand, ast.Constant):

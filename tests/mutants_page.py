@@ -1,4 +1,92 @@
-def page(of, noticed):
-    import collections
-    alive=[str(m) for m in of if not noticed[str(m)]]
-    return f"{len(of)} mutants, {len(alive)} survived\n" + "\n".join(alive)
+"""docs/mutations.md, written from a run of `mutate.py`; and which mutants cannot make a difference, and why."""
+
+import re
+from collections import Counter
+
+from mutants import RULES_TEXT, Mutant
+
+# Why a mutant cannot be noticed, and those of which this is true: "module function: before → after".
+NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
+}
+
+INTRODUCTION = """# Mutations
+
+Would the tests notice if a kernel were wrong? `tests/mutate.py` makes small changes in the kernels, one at a time, by
+these rules, and runs the tests with each:
+
+{rules}
+
+Definitions, nests and what they call are changed alike; a few places of each function are taken, evenly spread over it
+(`--every` takes all). Nothing on disk changes: a mutant is a fork of a process that has collected the tests, and one
+function in it is given other code. The tests of its operations run first, the nest as plain Python before it is
+compiled, then all the others that need no process of their own ({files}); a test that fails, crashes or takes too long
+has noticed. This page is what it writes:
+
+    python tests/mutate.py --write docs/mutations.md
+
+| module | mutants | noticed | no difference | survived |
+|---|---|---|---|---|
+{table}
+
+## No difference
+
+Mutants that give the same results as the original, so that no test can fail.
+
+{equal}
+
+## Survived
+
+{survived}
+
+## All mutants, and the first test that notices
+
+Tests by number:
+
+{tests}
+
+{all}
+"""
+
+
+def key(mutant: Mutant) -> str:
+    """A mutant without its line, which changes with every edit above it."""
+    return f"{mutant.module} {mutant.function}: {mutant.before} → {mutant.after}"
+
+
+def test_name(noticed: str) -> str:
+    """A test without its folder and parameters."""
+    return re.sub(r"\[.*\]", "", noticed).rpartition("tests/")[2]
+
+
+def page(of: list[Mutant], noticed: dict[str, str], files: list[str]) -> str:
+    """The text of the page; `noticed` has, for each mutant, the test that failed."""
+    reasons = {text: reason for reason, texts in NO_DIFFERENCE.items() for text in texts}
+    names = [name for name, _ in Counter(test_name(noticed[str(m)]) for m in of).most_common() if name]
+    rows, lists = [], []
+    kinds = {m: "noticed" if noticed[str(m)] else "equal" if key(m) in reasons else "survived" for m in of}
+    for module in [*dict.fromkeys(m.module for m in of), "all"]:
+        count = Counter(kinds[m] for m in of if module in (m.module, "all"))
+        numbers = [count.total(), count["noticed"], count["equal"], count["survived"]]
+        rows.append(f"| {module} | {' | '.join(map(str, numbers))} |")
+    for module in dict.fromkeys(m.module for m in of):
+        lists.append(f"### {module}\n")
+        for m in (m for m in of if m.module == module):
+            number = names.index(test_name(noticed[str(m)])) + 1 if noticed[str(m)] else kinds[m]
+            lists.append(f"- {m.line} {m.function}: {change(m)} – {number}")
+        lists.append("")
+    equal = [
+        f"- {reason}\n" + "".join(f"  - {m.module}.py:{m.line} {m.function}: {change(m)}\n" for m in some)
+        for reason, texts in NO_DIFFERENCE.items()
+        if (some := [m for m in of if kinds[m] == "equal" and key(m) in texts])
+    ]
+    survived = [f"- {m.module}.py:{m.line} {m.function}: {change(m)}" for m in of if kinds[m] == "survived"]
+    return INTRODUCTION.format(
+        rules=RULES_TEXT, files=", ".join(files), table="\n".join(rows), equal="".join(equal) or "None.",
+        survived="\n".join(survived) or "None.",
+        tests="\n".join(f"{number}. {name}" for number, name in enumerate(names, 1)), all="\n".join(lists).strip(),
+    )  # fmt: skip
+
+
+def change(mutant: Mutant) -> str:
+    """Before and after."""
+    return f"`{mutant.before}` → `{mutant.after}`"
