@@ -210,15 +210,17 @@ def random_cases(rng):
 def training_cases(rng):
     for chunks in (1, 2, 3, 7, 8):
         rows = rng.standard_normal((chunks, 3000))
-        args, label = [chunks, rows, np.zeros(3000), 16, 2960], f"{chunks} chunks"
-        yield Case(tree.fold, args, [2], 3, label, per_sample=False, used_up=[1])
+        label = f"{chunks} chunks"
+        for width, low, high in ((3000, 16, 2960), (9, 2, 7)):
+            args = [chunks, rows[:, :width].copy(), np.zeros(width), low, high]
+            yield Case(tree.fold, args, [2], 3, f"{label} of {width}", per_sample=False, used_up=[1])
         args = [chunks, rows[:, :2].copy(), np.ones(2)]
         yield Case(tree.sum_in_order, args, [], 8, label, per_sample=False, updated=[2])
     old, gradient, out = rng.standard_normal(99), rng.standard_normal(99), [np.zeros(99) for _ in range(3)]
     for nesterov in (0.0, 1.0):
         args = [16, 80, old, out[0], gradient, rng.standard_normal(99), out[1], np.array([0.1, 0.9, 0.01, nesterov])]
         yield Case(update.sgd, args, [3, 6], 4, per_sample=False)
-    hyper = np.array([0.01, 0.9, 0.999, 1e-8, 0.1, 1 - 0.9**3, 1 - 0.999**3])
+    hyper = np.array([0.01, 0.9, 0.999, 1e-3, 0.1, 1 - 0.9**3, 1 - 0.999**3])
     args = [16, 80, old, out[0], gradient, rng.standard_normal(99), out[1], rng.random(99), out[2], hyper]
     yield Case(update.adam, args, [3, 6, 8], 4, per_sample=False)
 

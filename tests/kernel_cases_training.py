@@ -33,9 +33,9 @@ def optimizer_cases(rng):
     old, gradient, square = rng.standard_normal(99), rng.standard_normal(99), rng.random(99)
     out = [np.zeros(99) for _ in range(4)]
     moments = [rng.standard_normal(99), out[1], square, out[2]]
-    hyper = np.array([0.01, 0.9, 0.999, 1e-8, 0.1, 1 - 0.9**3, 1 - 0.999**3])
+    hyper = np.array([0.01, 0.9, 0.999, 1e-3, 0.1, 1 - 0.9**3, 1 - 0.999**3])
     yield Case(update.adamw, [16, 80, old, out[0], gradient, *moments, hyper], [3, 6, 8], 4, per_sample=False)
-    kept, hyper = [square, out[1], rng.standard_normal(99), out[2]], np.array([0.01, 0.9, 1e-8, 0.1, 0.8])
+    kept, hyper = [square, out[1], rng.standard_normal(99), out[2]], np.array([0.01, 0.9, 1e-3, 0.1, 0.8])
     yield Case(update.rmsprop, [16, 80, old, out[0], gradient, *kept, hyper], [3, 6, 8], 4, per_sample=False)
     kept = [square + 1, *kept[1:], 0.5 * rng.standard_normal(99), out[3]]
     args = [16, 80, old, out[0], gradient, *kept, hyper]
@@ -43,10 +43,10 @@ def optimizer_cases(rng):
     args = [*args[:5], np.zeros(99), *args[6:9], 20 * args[9], *args[10:]]  # means that the squares cannot have
     yield Case(update.rmsprop_centered, args, [3, 6, 8, 10], 16, "clamped", per_sample=False)
     for initial in (0.0, 0.7):
-        hyper = np.array([0.01, 1e-10, 0.1, initial])
+        hyper = np.array([0.01, 1e-3, 0.1, initial])
         args = [16, 80, old, out[0], gradient, square, out[1], hyper]
         yield Case(update.adagrad, args, [3, 6], 4, f"from {initial}", per_sample=False)
-    args = [16, 80, old, out[0], gradient, square, out[1], rng.random(99), out[2], np.array([0.5, 0.9, 1e-6, 0.1])]
+    args = [16, 80, old, out[0], gradient, square, out[1], rng.random(99), out[2], np.array([0.5, 0.9, 1e-3, 0.1])]
     yield Case(update.adadelta, args, [3, 6, 8], 4, per_sample=False)
 
 
@@ -70,7 +70,7 @@ def layerwise_cases(rng):
         yield Case(layerwise.partial_norms, [low, high, blocks, old, gradient, sums], [5], 40, label, per_sample=False)
         args = [low, high, blocks, old, out[0], gradient, rng.standard_normal(99), out[1], decays, ratios]
         yield Case(layerwise.lars, [*args, np.array([0.1, 0.9])], [4, 7], 4, label, per_sample=False)
-        hyper = np.array([0.01, 0.9, 0.999, 1e-6, 1 - 0.9**3, 1 - 0.999**3])
+        hyper = np.array([0.01, 0.9, 0.999, 1e-3, 1 - 0.9**3, 1 - 0.999**3])
         kept = [rng.standard_normal(99), out[1], square, out[2]]
         args = [low, high, blocks, old, gradient, *kept, decays, sums, hyper]
         yield Case(layerwise.lamb_moments, args, [6, 8, 10], 40, label, per_sample=False)
@@ -92,7 +92,7 @@ def loss_cases(rng):
         yield Case(losses.batch_scale, [7, given, order, 4, np.zeros(1)], [4], 1, label, per_sample=False)
     for positions, classes in ((1, 10), (6, 3), (4, 1)):
         shape = 4, positions
-        x, labels = rng.standard_normal((*shape, classes)) * 4, rng.integers(0, classes, shape)
+        x, labels = (rng.standard_normal((*shape, classes)) * 4).round(), rng.integers(0, classes, shape)
         ignored = np.where(rng.random(shape) < 0.3, -100, labels)
         ignored[0, 0], ignored[1, 0] = -100, 0
         class_weights, out = rng.random(classes), [np.zeros_like(x), np.zeros((4, 4)), np.zeros(4)]
@@ -110,7 +110,7 @@ def loss_cases(rng):
     for operation, *more in ((losses.mse,), (losses.l1,), (losses.huber, 1.0), (losses.huber, 0.3)):
         yield Case(operation, [3, x, target, *out, scale, *more], [3, 4, 5], 16, f"{more}", per_sample=False)
     for pos_weight in (np.ones(1), rng.random(3) * 4):
-        args = [3, x * 5, rng.random(x.shape), *out, scale, pos_weight]
+        args = [3, x * 5, rng.random(x.shape).round(1), *out, scale, pos_weight]
         yield Case(losses.binary_cross_entropy, args, [3, 4, 5], 16, f"{len(pos_weight)}", per_sample=False)
 
 

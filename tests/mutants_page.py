@@ -7,7 +7,35 @@ from mutants import RULES_TEXT, Mutant
 
 # Why a mutant cannot be noticed, and those of which this is true: "module function: before → after".
 NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
+    "Both sides of the border give the same value there.": (
+        "activation _sigmoid: x < 0 → x <= 0",
+        "activation sigmoid: x < 0 → x <= 0",
+        "activation phi_by_tanh: x < np.float32(-FAR) → x <= np.float32(-FAR)",
+        "elementwise relu_forward_nest: x[i, j] < 0 → x[i, j] <= 0",
+        "exponential split: x > np.float32(LOWEST) → x >= np.float32(LOWEST)",
+        "gradient clip_nest: value > most → value >= most",
+        "losses binary_cross_entropy: x < 0 → x <= 0",
+        "losses binary_cross_entropy_nest: value < 0 → value <= 0",
+        "losses huber: np.abs(d) <= delta → np.abs(d) < delta",
+    ),
+    "Both sides give the same value but for a rounding there.": (
+        "exponential tanh32: size < np.float32(0.625) → size <= np.float32(0.625)",
+        "exponential normal32: x > 0 → x >= 0",
+    ),
+    "The slice of strided positions ends before the next one either way, or beyond all there are.": (
+        "conv _windows: (count - 1) * step + 1 → (count - 1) * step + 1 + 1",
+    ),
+    "The image with its border only becomes larger, and its middle is what is taken.": (
+        "conv backward_data: dy.shape[1 + a] - 1 → dy.shape[1 + a]",
+    ),
+    "What the division leaves out is less than the stride.": ("conv _phase: f * dilation - phase → f * dilation",),
+    "Rows beyond the last pixel are never stored, and the last entry of their table is not read.": (
+        "conv backward_data_nest: max(0, pixels - 1) → pixels - 1",
+        "conv backward_data_nest: range(pixels, pixels + ROWS) → range(pixels, pixels + ROWS - 1)",
+    ),
+    "Random words that nobody uses are drawn, too.": ("dropout forward_nest: features + 3 → features + 3 + 1",),
 }
+EXPLAINED = {text: reason for reason, texts in NO_DIFFERENCE.items() for text in texts}
 
 INTRODUCTION = """# Mutations
 
@@ -60,10 +88,9 @@ def test_name(noticed: str) -> str:
 
 def page(of: list[Mutant], noticed: dict[str, str], files: list[str]) -> str:
     """The text of the page; `noticed` has, for each mutant, the test that failed."""
-    reasons = {text: reason for reason, texts in NO_DIFFERENCE.items() for text in texts}
     names = [name for name, _ in Counter(test_name(noticed[str(m)]) for m in of).most_common() if name]
     rows, lists = [], []
-    kinds = {m: "noticed" if noticed[str(m)] else "equal" if key(m) in reasons else "survived" for m in of}
+    kinds = {m: "noticed" if noticed[str(m)] else "equal" if key(m) in EXPLAINED else "survived" for m in of}
     for module in [*dict.fromkeys(m.module for m in of), "all"]:
         count = Counter(kinds[m] for m in of if module in (m.module, "all"))
         numbers = [count.total(), count["noticed"], count["equal"], count["survived"]]

@@ -27,15 +27,15 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from mutants import Mutant, modules, mutants  # noqa: E402
-from mutants_page import page  # noqa: E402
+from mutants_page import EXPLAINED, key, page  # noqa: E402
 from test_kernels import CASES, arguments  # noqa: E402
 
 from corenet.kernels import numba_backend  # noqa: E402
 from corenet.kernels.operation import Operation  # noqa: E402
 
 FILES = [
-    "kernels", "conv_grid", "exponential", "random", "losses", "layers", "layerwise", "optim", "optim_more", "gradients",
-    "torch_layers", "torch", "engine", "init", "loss",
+    "kernels", "conv_grid", "exponential", "random", "losses", "layerwise", "optim", "optim_more", "optim_options",
+    "layers", "torch_layers", "torch", "gradients",
 ]  # fmt: skip
 SECONDS = 120  # of one test, compiling included
 MEMORY = 16 << 30
@@ -133,8 +133,10 @@ class Mutations:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session):
+        touched = set().union(*(operations_of(target(mutant)) for mutant in self.of))
         for case in CASES:  # loaded here, once for all forks; only serial code, since threads do not survive a fork
-            numba_backend.compile_for(case.operation, tuple(arguments(case, "float32")), parallel=False)
+            if case.operation in touched:
+                numba_backend.compile_for(case.operation, tuple(arguments(case, "float32")), parallel=False)
         parts = []
         for job in range(self.jobs):
             pid = os.fork()
@@ -215,6 +217,8 @@ def tests_for(items: list[pytest.Item], mutant: Mutant) -> list[pytest.Item]:
         return 4 if not texts[item.path] else 0 if "plain_python" in item.name else 3
 
     places = {item: order(item) for item in items}
+    if key(mutant) in EXPLAINED:  # whether it is true is tested, at least where it matters most
+        items = [item for item in items if item.path.name == "test_kernels.py"]
     return sorted((item for item in items if places[item] is not None), key=lambda item: places[item])
 
 
