@@ -34,7 +34,7 @@ from corenet.kernels import numba_backend  # noqa: E402
 from corenet.kernels.operation import Operation  # noqa: E402
 
 FILES = [
-    "kernels", "conv_grid", "exponential", "random", "losses", "layerwise", "optim", "optim_more", "optim_options",
+    "kernels", "shared_definitions", "conv_grid", "exponential", "random", "meetings", "losses", "layerwise", "optim", "optim_more", "optim_options",
     "layers", "torch_layers", "torch", "gradients",
 ]  # fmt: skip
 SECONDS = 120  # of one test, compiling included
@@ -214,6 +214,8 @@ def tests_for(items: list[pytest.Item], mutant: Mutant) -> list[pytest.Item]:
             if "case" not in given or given["case"].operation not in touched:
                 return None
             return given.get("threads", 0) if given.get("threads") != 2 else None  # the same loops once more
+        if "trainer" in item.fixturenames:  # other processes know nothing of the mutant
+            return None
         return 4 if not texts[item.path] else 0 if "plain_python" in item.name else 3
 
     places = {item: order(item) for item in items}
@@ -236,7 +238,18 @@ def main() -> None:
         results = Path(folder) / "results"
         plugin = Mutations(of, options.jobs, results)
         files = [str(HERE / f"test_{name}.py") for name in options.tests]
-        quiet = ["-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:faulthandler", "-s", "-o", "addopts=", "--timeout=0"]
+        quiet = [
+            "-p",
+            "no:terminal",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:faulthandler",
+            "-s",
+            "-o",
+            "addopts=",
+            "--timeout=0",
+        ]
         code = pytest.main([*files, *quiet], plugins=[plugin])
         if code:
             sys.exit(int(code))

@@ -79,7 +79,9 @@ def elements(case: Case) -> int:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if elements(case) < 3000], ids=lambda case: f"{case.operation.name} {case.label}".strip()
+    "case",
+    [case for case in CASES if elements(case) < 3000],
+    ids=lambda case: f"{case.operation.name} {case.label}".strip(),
 )
 def test_nest_runs_as_plain_python(case):
     """The same loops without a compiler, where they are small: what can be stepped through is what is compiled."""

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("numba")
 
-from mutants import RULES, changes, modules  # noqa: E402
-from mutate import OPERATIONS, all_mutants, function_of, target, written_arrays  # noqa: E402
+from mutants import modules
+from mutate import OPERATIONS, all_mutants, function_of, target
 
 SCRIPT = str(Path(__file__).with_name("mutate.py"))
 
