@@ -157,6 +157,8 @@ def batchnorm_cases(rng):
         label, terms = f"{n}/{chunk}x{positions}x{C}", n * positions
         args = [n, x, *zeros, np.zeros((chunk, C)), 1e-5]
         yield Case(batchnorm.measure, args, [2, 3, 4], terms, label, scratch=[5], per_sample=False)
+        far = [n, x + 1000, *args[2:]]  # what is squared is the difference to the mean
+        yield Case(batchnorm.measure, far, [2, 3, 4], terms, f"{label} far", scratch=[5], per_sample=False)
         args, what = [*args[:4], None, *args[5:]], f"{label}, of all chunks"
         yield Case(batchnorm.measure, args, [2, 3], terms, what, scratch=[5], per_sample=False)
         yield Case(batchnorm.normalise, [n, x, gamma, beta, mean, rstd, y], [6], 1, label)
@@ -211,9 +213,9 @@ def training_cases(rng):
     for chunks in (1, 2, 3, 7, 8):
         rows = rng.standard_normal((chunks, 3000))
         label = f"{chunks} chunks"
-        for width, low, high in ((3000, 16, 2960), (9, 2, 7)):
+        for width, low, high in ((3000, 16, 2960), (9, 2, 7), (9, 3, 4)):
             args = [chunks, rows[:, :width].copy(), np.zeros(width), low, high]
-            yield Case(tree.fold, args, [2], 3, f"{label} of {width}", per_sample=False, used_up=[1])
+            yield Case(tree.fold, args, [2], 3, f"{label}, {low} to {high}", per_sample=False, used_up=[1])
         args = [chunks, rows[:, :2].copy(), np.ones(2)]
         yield Case(tree.sum_in_order, args, [], 8, label, per_sample=False, updated=[2])
     old, gradient, out = rng.standard_normal(99), rng.standard_normal(99), [np.zeros(99) for _ in range(3)]

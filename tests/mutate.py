@@ -34,8 +34,8 @@ from corenet.kernels import numba_backend  # noqa: E402
 from corenet.kernels.operation import Operation  # noqa: E402
 
 FILES = [
-    "kernels", "shared_definitions", "conv_grid", "exponential", "random", "meetings", "losses", "layerwise", "optim", "optim_more", "optim_options",
-    "layers", "torch_layers", "torch", "gradients",
+    "kernels", "shared_definitions", "conv_grid", "exponential", "random", "meetings", "losses", "layerwise", "optim",
+    "optim_more", "optim_options", "layers", "torch_layers", "torch", "gradients",
 ]  # fmt: skip
 SECONDS = 120  # of one test, compiling included
 MEMORY = 16 << 30
@@ -237,7 +237,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
         plugin = Mutations(of, options.jobs, results)
-        files = [str(HERE / f"test_{name}.py") for name in options.tests]
+        files = [*(str(HERE / f"test_{name}.py") for name in options.tests), str(HERE / "mutate_edges.py")]
         quiet = [
             "-p",
             "no:terminal",
