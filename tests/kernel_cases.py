@@ -64,7 +64,8 @@ def conv_cases(rng):
             args = [n, dy, w, dx, stride, padding, dilation, groups, work]
             yield Case(kernels.backward_data, args, [3], prod(kernel) * K // groups, label, scratch=[8])
     x, padded = rng.standard_normal((3, 2, 4, 5, 2)), np.zeros((3, 5, 8, 7, 2))
-    yield Case(pad.forward, [2, x, padded, (1, 2, 0)], [2])
+    for before in ((1, 2, 0), (2, 1, 1)):
+        yield Case(pad.forward, [2, x, padded, before], [2], 1, f"{before} before")
     y, b = rng.standard_normal((3, 20, 17)), rng.standard_normal(17)
     yield Case(bias.add, [3, b, y], [], 1, per_sample=False, updated=[2])
     yield Case(bias.backward, [2, y, np.zeros(17)], [2], 40, per_sample=False)
@@ -132,7 +133,7 @@ def pool_cases(rng):
         ((1, 5, 5), (1, 2, 2), (1, 3, 3), NONE, (1, 2, 2)),
         ((1, 8, 8), (1, 8, 8), (1, 8, 8), NONE, ONE),
         ((1, 1, 20), (1, 1, 4), (1, 1, 3), (0, 0, 2), (1, 1, 8)),  # ceil: the last window is cut
-        ((5, 4, 6), (3, 2, 3), (2, 2, 2), (1, 0, 1), (3, 2, 4)),  # a volume, ceil
+        ((5, 4, 6), (3, 2, 3), (2, 3, 2), (1, 0, 1), (3, 2, 4)),  # a volume, ceil
     ]:
         x = rng.standard_normal((3, *size, 5)).round(1)  # ties on purpose
         y, dy = np.zeros((3, *out, 5)), rng.standard_normal((3, *out, 5))
@@ -190,12 +191,12 @@ def random_cases(rng):
     for source in (rng.integers(0, 256, (12, 6, 5, 2)).astype(np.uint8), rng.standard_normal((12, 6, 5, 2))):
         for shift, flip in ((0, False), (2, False), (0, True), (1, True)):
             args = [
-                3,
+                7,
                 source,
                 order,
                 4,
-                np.zeros((4, 6, 5, 2)),
-                np.zeros(4, np.int64),
+                np.zeros((8, 6, 5, 2)),
+                np.zeros(8, np.int64),
                 scale,
                 offset,
                 clock(),

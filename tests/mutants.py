@@ -22,6 +22,7 @@ RULES = ("element", "term", "border", "geometry")
 SIDES = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
 EXCHANGED = {"stride": "dilation", "dilation": "stride", "window": "stride"}
 PADDINGS = {"padding", "pad", "before", "shift"}
+ANOTHER = "is another"
 MIDDLE = """
     if {0} is not None:
         if {0}.size > 0:
@@ -101,7 +102,7 @@ def chosen(changes: list[Change]) -> list[Change]:
 def changes(function: ast.FunctionDef, outputs: dict[str, str]) -> Iterator[Change]:
     """All changes of a function, in the order of its text for each rule."""
     for name, more in outputs.items():
-        yield Change("element", function.body[-1], f"one element of {name}", "another", MIDDLE.format(name, more), True)
+        yield Change("element", function.body[-1], f"one element of {name}", ANOTHER, MIDDLE.format(name, more), True)
     names = {argument.arg for argument in function.args.args}
     body = function.body[1:] if ast.get_docstring(function) else function.body
     nodes = [node for statement in body for node in ast.walk(statement) if hasattr(node, "lineno")]

@@ -1,9 +1,10 @@
 """docs/mutations.md, written from a run of `mutate.py`; and which mutants cannot make a difference, and why."""
 
 import re
+import textwrap
 from collections import Counter
 
-from mutants import RULES_TEXT, Mutant
+from mutants import ANOTHER, RULES_TEXT, Mutant
 
 # Why a mutant cannot be noticed, and those of which this is true: "module function: before → after".
 NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
@@ -33,6 +34,12 @@ NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
         "conv backward_data_nest: max(0, pixels - 1) → pixels - 1",
         "conv backward_data_nest: range(pixels, pixels + ROWS) → range(pixels, pixels + ROWS - 1)",
     ),
+    "The number of samples is padded to a multiple of the step.": (
+        "linear backward_data_nest: range(0, samples, LANES) → range(0, samples - 1, LANES)",
+    ),
+    "A place before the window has a negative number, and no window has noted that.": (
+        "pool max_backward_nest: max(0, -d0) → -d0",
+    ),
     "Random words that nobody uses are drawn, too.": ("dropout forward_nest: features + 3 → features + 3 + 1",),
 }
 EXPLAINED = {text: reason for reason, texts in NO_DIFFERENCE.items() for text in texts}
@@ -47,8 +54,13 @@ these rules, and runs the tests with each:
 Definitions, nests and what they call are changed alike; a few places of each function are taken, evenly spread over it
 (`--every` takes all). Nothing on disk changes: a mutant is a fork of a process that has collected the tests, and one
 function in it is given other code. The tests of its operations run first, the nest as plain Python before it is
-compiled, then all the others that need no process of their own ({files}); a test that fails, crashes or takes too long
-has noticed. This page is what it writes:
+compiled, then all the others that need no process of their own; a test that fails, crashes or takes too long has
+noticed. Those that it runs:
+
+    {files}
+
+Not changed are constants of modules, what compiles nests (`numba_backend.py`) and the C library. This page is what the
+script writes, in some minutes; lines are those of the sources it was written from:
 
     python tests/mutate.py --write docs/mutations.md
 
@@ -108,12 +120,16 @@ def page(of: list[Mutant], noticed: dict[str, str], files: list[str]) -> str:
     ]
     survived = [f"- {m.module}.py:{m.line} {m.function}: {change(m)}" for m in of if kinds[m] == "survived"]
     return INTRODUCTION.format(
-        rules=RULES_TEXT, files=", ".join(files), table="\n".join(rows), equal="".join(equal) or "None.",
+        rules=RULES_TEXT,
+        files="\n    ".join(textwrap.wrap(", ".join(files), 110)),
+        table="\n".join(rows),
+        equal="".join(equal).strip() or "None.",
         survived="\n".join(survived) or "None.",
-        tests="\n".join(f"{number}. {name}" for number, name in enumerate(names, 1)), all="\n".join(lists).strip(),
-    )  # fmt: skip
+        tests="\n".join(f"{number}. {name}" for number, name in enumerate(names, 1)),
+        all="\n".join(lists).strip(),
+    )
 
 
 def change(mutant: Mutant) -> str:
     """Before and after."""
-    return f"`{mutant.before}` → `{mutant.after}`"
+    return f"`{mutant.before}` → `{mutant.after}`" if mutant.after != ANOTHER else mutant.before + " " + ANOTHER

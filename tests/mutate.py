@@ -18,6 +18,7 @@ import resource
 import signal
 import sys
 import tempfile
+import traceback
 import types
 from pathlib import Path
 
@@ -141,17 +142,26 @@ class Mutations:
         for job in range(self.jobs):
             pid = os.fork()
             if pid == 0:
-                for mutant in self.of[job :: self.jobs]:
-                    line = json.dumps([str(mutant), self.noticed_by(session.items, mutant)])
-                    with self.results.open("a") as file:
-                        file.write(line + "\n")
-                    os.write(2, (" ".join(json.loads(line)) + "\n").encode())
-                os._exit(0)
+                try:
+                    self.work(session.items, self.of[job :: self.jobs])
+                    os._exit(0)
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    os._exit(1)
             parts.append(pid)
         for pid in parts:
             if os.waitpid(pid, 0)[1] != 0:
                 raise RuntimeError("a part of the run has ended with an error")
         return True
+
+    def work(self, items: list[pytest.Item], of: list[Mutant]) -> None:
+        """One of the processes that share the mutants among them."""
+        for mutant in of:
+            noticed = self.noticed_by(items, mutant)
+            print(mutant, "–", noticed or "NOT NOTICED", file=sys.stderr, flush=True)
+            with self.results.open("a") as file:
+                file.write(json.dumps([str(mutant), noticed]) + "\n")
 
     def noticed_by(self, items: list[pytest.Item], mutant: Mutant) -> str:
         """The first test that fails with a mutant, and does not without it; "" if there is none."""
@@ -181,7 +191,7 @@ class Mutations:
             if status != 0:
                 raise RuntimeError(f"the fork for {mutant} has ended with an error")
             return said[-1], ""
-        return said[-1] if said else "", " (takes too long)" if status == signal.SIGALRM else f" (ends with {status})"
+        return said[-1], f" ({signal.Signals(os.WTERMSIG(status)).name})"
 
     def child(self, items: list[pytest.Item], mutant: Mutant | None, folder: str, writing: int) -> None:
         silence = os.open(os.devnull, os.O_WRONLY)
@@ -213,7 +223,8 @@ def tests_for(items: list[pytest.Item], mutant: Mutant) -> list[pytest.Item]:
         if item.path.name == "test_kernels.py":
             if "case" not in given or given["case"].operation not in touched:
                 return None
-            return given.get("threads", 0) if given.get("threads") != 2 else None  # the same loops once more
+            threads = given.get("threads", 0)
+            return threads if threads < 2 else None  # two threads run the same loops
         if "trainer" in item.fixturenames:  # other processes know nothing of the mutant
             return None
         return 4 if not texts[item.path] else 0 if "plain_python" in item.name else 3
@@ -238,19 +249,8 @@ def main() -> None:
         results = Path(folder) / "results"
         plugin = Mutations(of, options.jobs, results)
         files = [*(str(HERE / f"test_{name}.py") for name in options.tests), str(HERE / "mutate_edges.py")]
-        quiet = [
-            "-p",
-            "no:terminal",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:faulthandler",
-            "-s",
-            "-o",
-            "addopts=",
-            "--timeout=0",
-        ]
-        code = pytest.main([*files, *quiet], plugins=[plugin])
+        without = [f"-pno:{name}" for name in ("terminal", "cacheprovider", "faulthandler")]
+        code = pytest.main([*files, *without, "-s", "-oaddopts=", "--timeout=0"], plugins=[plugin])
         if code:
             sys.exit(int(code))
         noticed = dict(json.loads(line) for line in results.read_text().splitlines())

@@ -1,6 +1,6 @@
 """What `test_tile_heights.py` has done in other processes, for forks that may end: only `mutate.py` collects this.
 
-A tile that reads outside its arrays, at the edge of a page, ends the process. Used are conv, depthwise, linear and tile.
+A tile that reads outside its arrays, at the edge of a page, ends the process. It belongs to conv, linear and tile.
 """
 
 import tile_worker

@@ -46,7 +46,7 @@ def test_lamb_direction():
     assert got == pytest.approx(2 / (0.4 + 0.3) + 0.3)
 
 
-@pytest.mark.parametrize("size, window, stride, padding", [(5, 3, 2, 1), (4, 2, 3, 1), (7, 4, 3, 2), (1, 1, 1, 0)])
+@pytest.mark.parametrize("size, window, stride, padding", [(5, 3, 2, 1), (4, 2, 3, 1), (4, 3, 2, 0), (1, 1, 1, 0)])
 def test_divisors_count_positions(size, window, stride, padding):
     for place in range(-(-(size + padding) // stride)):  # all that begin before the image ends; the last may be cut
         under = range(place * stride - padding, place * stride - padding + window)
