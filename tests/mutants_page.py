@@ -40,6 +40,9 @@ NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
     "A place before the window has a negative number, and no window has noted that.": (
         "pool max_backward_nest: max(0, -d0) → -d0",
     ),
+    "Every tile of a run begins before the run ends.": (
+        "conv _row_of: min(number % tiles * ROWS, run) → number % tiles * ROWS",
+    ),
     "Random words that nobody uses are drawn, too.": ("dropout forward_nest: features + 3 → features + 3 + 1",),
 }
 EXPLAINED = {text: reason for reason, texts in NO_DIFFERENCE.items() for text in texts}

@@ -33,10 +33,11 @@ from test_kernels import CASES, arguments  # noqa: E402
 
 from corenet.kernels import numba_backend  # noqa: E402
 from corenet.kernels.operation import Operation  # noqa: E402
+from corenet.kernels.patch import Patch  # noqa: E402
 
 FILES = [
-    "kernels", "shared_definitions", "conv_grid", "exponential", "random", "meetings", "losses", "layerwise", "optim",
-    "optim_more", "optim_options", "layers", "torch_layers", "torch", "gradients",
+    "kernels", "shared_definitions", "conv_grid", "winograd", "exponential", "random", "meetings", "losses",
+    "layerwise", "optim", "optim_more", "optim_options", "layers", "torch_layers", "torch", "gradients",
 ]  # fmt: skip
 SECONDS = 120  # of one test, compiling included
 MEMORY = 16 << 30
@@ -55,6 +56,7 @@ def used_by(function: types.FunctionType) -> set[types.FunctionType]:
             codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
         values = [here.__globals__.get(name) for name in names]
         values += [getattr(m, name, None) for m in values if isinstance(m, types.ModuleType) for name in names]
+        values += [part for patch in values if isinstance(patch, Patch) for part in (patch.line, Patch.__call__)]
         for value in values:
             called = function_of(value)
             if called and called.__module__.startswith("corenet.kernels.") and called not in found:
@@ -105,10 +107,10 @@ def change(mutant: Mutant, folder: str) -> None:
     function = target(mutant)
     code = compile(mutant.source(), function.__code__.co_filename, "exec")
     function.__code__ = next(c for c in code.co_consts if getattr(c, "co_name", None) == mutant.function)
-    everything, nothing_new = mutant.module == "tile", numba_backend.dispatcher
+    everything, nothing_new = mutant.function in ("make_tile", "make_patch", "rows_for"), numba_backend.dispatcher
     fresh = {o for o in OPERATIONS if everything or function in used_by(function_of(o.loops))}
     anew = numba_backend.cache(numba_backend.dispatcher.__wrapped__)
-    for cached in (numba_backend._device, numba_backend._tile, numba_backend.tile_rows):
+    for cached in (numba_backend._device, numba_backend._tile, numba_backend._patch, numba_backend.tile_rows):
         cached.cache_clear()
 
     def dispatcher(operation, parallel):
