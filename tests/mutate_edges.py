@@ -1,6 +1,7 @@
-"""What `test_tile_heights.py` has done in other processes, for forks that may end: only `mutate.py` collects this.
+"""What tests of tiles and of Winograd's kernels leave to other processes: only `mutate.py` collects this.
 
-A tile that reads outside its arrays, at the edge of a page, ends the process. It belongs to conv, linear and tile.
+What reads outside its arrays, at the edge of a page, ends the process: here, a fork that is there for it. It belongs to
+conv, linear, winograd and tile.
 """
 
 import tile_worker
@@ -9,3 +10,7 @@ import tile_worker
 def test_nothing_outside_the_arrays_is_read(monkeypatch):
     monkeypatch.setattr("sys.argv", ["tile_worker.py"])
     tile_worker.main()
+
+
+def test_nothing_outside_the_arrays_of_winograd_is_read():
+    tile_worker.run_winograd_at_the_edge()

@@ -1,5 +1,9 @@
 """Winograd's convolution is a convolution: in double to the last digits, in float32 with bounded error."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from nets import Chunk, gradients
@@ -146,3 +150,10 @@ def test_what_it_cannot_do_is_refused():
     for bad in ({"kernel_size": 5}, {"stride": 2}, {"dilation": 2}, {"groups": 2}):
         with pytest.raises(ConfigError, match=r"winograd4.*a 3×3 filter, stride 1, dilation 1, groups 1"):
             Conv2d(2, 2, **{"kernel_size": 3, "algorithm": "winograd4", **bad})
+
+
+@needs_numba
+def test_nothing_outside_the_arrays_is_read():
+    """In a process that a read beyond them would end."""
+    worker = str(Path(__file__).with_name("tile_worker.py"))
+    subprocess.run([sys.executable, "-W", "error", worker, "winograd"], check=True)

@@ -2,6 +2,7 @@
 other than this machine's: prints what was compiled, and a hash of all results.
 
     python tile_worker.py [rows]        features by NUMBA_CPU_NAME and NUMBA_CPU_FEATURES
+    python tile_worker.py winograd      only that Winograd's kernels stay within their arrays
 """
 
 import hashlib
@@ -12,20 +13,34 @@ import sys
 import numpy as np
 from grid import PRODUCTS, check_convolution, check_product, geometries
 from guarded import at_the_edge
+from kernel_cases_winograd import winograd_cases
 
 from corenet.kernels import conv, linear, numba_backend
 
 
+def run_at_the_edge(operation, args):
+    """Run with every array at the edge of a page: a read or write outside of it ends the process."""
+    compiled = numba_backend.compile_for(operation, tuple(args), parallel=False)
+    for after in (True, False):
+        compiled(*(at_the_edge(a, after) if isinstance(a, np.ndarray) and a.size else a for a in args))
+    return compiled
+
+
+def run_winograd_at_the_edge() -> None:
+    for case in winograd_cases(np.random.default_rng(0)):
+        run_at_the_edge(case.operation, [a.astype(np.float32) if isinstance(a, np.ndarray) else a for a in case.args])
+
+
 def main() -> None:
+    if sys.argv[1:] == ["winograd"]:
+        run_winograd_at_the_edge()
+        return
     if len(sys.argv) > 1:
         numba_backend.rows_for = lambda features, arch: int(sys.argv[1])  # type: ignore[assignment]
     digest, checked = hashlib.sha256(), 0
 
     def run(operation, args):
-        compiled = numba_backend.compile_for(operation, tuple(args), parallel=False)
-        for after in (True, False):  # a read or write outside its arrays ends the process
-            compiled(*(at_the_edge(a, after) if isinstance(a, np.ndarray) else a for a in args))
-        compiled(*args)
+        run_at_the_edge(operation, args)(*args)
 
     for geometry in geometries(2)[::5]:
         for result in check_convolution(geometry, run):
