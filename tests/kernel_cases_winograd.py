@@ -13,12 +13,13 @@ GEOMETRIES = [
     (2, 2, (3, 3), 1, 1, (0, 0)),
     (2, 1, (1, 7), 4, 33, (2, 1)),
     (3, 2, (26, 27), 18, 32, (1, 0)),
+    (2, 2, (7, 9), 3, 4, (1, 1, 5)),  # five rows and columns behind are left out
 ]
 
 
 def winograd_cases(rng):
-    for chunk, n, (H, W), C, K, (top, left) in GEOMETRIES:
-        P, Q = H + 2 * top - 2, W + 2 * left - 2
+    for chunk, n, (H, W), C, K, (top, left, *fewer) in GEOMETRIES:
+        P, Q = H + 2 * top - 2 - sum(fewer), W + 2 * left - 2 - sum(fewer)
         x, w, b = rng.standard_normal((chunk, H, W, C)), rng.standard_normal((3, 3, C, K)), rng.standard_normal(K)
         y, dy, dx = np.zeros((chunk, P, Q, K)), rng.standard_normal((chunk, P, Q, K)), np.zeros((chunk, H, W, C))
         label = f"{n}/{chunk}x{H}x{W}x{C}->{K} p{top},{left}"
