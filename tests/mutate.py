@@ -243,7 +243,7 @@ def main() -> None:
     parser.add_argument("--every", action="store_true", help="all mutants rather than a few of each function")
     parser.add_argument("--only", default="", help="of these, those whose description has this in it")
     parser.add_argument("--tests", nargs="*", default=FILES, help="files of tests to run, without test_ and .py")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--write", type=Path, help="the page to write")
     options = parser.parse_args()
     of = [mutant for mutant in all_mutants(options.modules, options.every) if options.only in str(mutant)]
