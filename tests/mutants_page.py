@@ -65,6 +65,9 @@ noticed. Those that it runs:
 
     {files}
 
+`mutate_edges.py` does here what `test_tile_heights.py` and `test_winograd.py` have done in other processes: arrays lie
+at the edges of pages that may not be touched.
+
 Not changed are constants of modules, what compiles nests (`numba_backend.py`) and the C library. This page is what the
 script writes, in some minutes; lines are those of the sources it was written from:
 

@@ -7,9 +7,8 @@ conv, linear, winograd and tile.
 import tile_worker
 
 
-def test_nothing_outside_the_arrays_is_read(monkeypatch):
-    monkeypatch.setattr("sys.argv", ["tile_worker.py"])
-    tile_worker.main()
+def test_nothing_outside_the_arrays_of_tiles_is_read():
+    tile_worker.run_tiles_at_the_edge()
 
 
 def test_nothing_outside_the_arrays_of_winograd_is_read():

@@ -31,12 +31,8 @@ def run_winograd_at_the_edge() -> None:
         run_at_the_edge(case.operation, [a.astype(np.float32) if isinstance(a, np.ndarray) else a for a in case.args])
 
 
-def main() -> None:
-    if sys.argv[1:] == ["winograd"]:
-        run_winograd_at_the_edge()
-        return
-    if len(sys.argv) > 1:
-        numba_backend.rows_for = lambda features, arch: int(sys.argv[1])  # type: ignore[assignment]
+def run_tiles_at_the_edge() -> tuple[str, int]:
+    """A hash of all results of kernels on the tile, checked against the definitions, and how many shapes there were."""
     digest, checked = hashlib.sha256(), 0
 
     def run(operation, args):
@@ -50,6 +46,16 @@ def main() -> None:
         for result in check_product(*shape, run):
             digest.update(result.tobytes())
         checked += 1
+    return digest.hexdigest(), checked
+
+
+def main() -> None:
+    if sys.argv[1:] == ["winograd"]:
+        run_winograd_at_the_edge()
+        return
+    if len(sys.argv) > 1:
+        numba_backend.rows_for = lambda features, arch: int(sys.argv[1])  # type: ignore[assignment]
+    digest, checked = run_tiles_at_the_edge()
     code = "".join(
         text
         for operation in (conv.forward, conv.backward_weights, conv.backward_data, linear.forward)
@@ -57,8 +63,8 @@ def main() -> None:
     )
     vectors = sorted(set(re.findall(r"%([xyz]mm)\d", code)))
     fused = "vfmadd" in code
-    print(json.dumps({"rows": numba_backend.tile_rows(), "checked": checked, "sha256": digest.hexdigest(),
-                      "vectors": vectors, "fused": fused}))  # fmt: skip
+    print(json.dumps({"rows": numba_backend.tile_rows(), "checked": checked, "sha256": digest, "vectors": vectors,
+                      "fused": fused}))  # fmt: skip
 
 
 if __name__ == "__main__":
