@@ -29,7 +29,13 @@ NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
     "The image with its border only becomes larger, and its middle is what is taken.": (
         "conv backward_data: dy.shape[1 + a] - 1 → dy.shape[1 + a]",
     ),
-    "What the division leaves out is less than the stride.": ("conv _phase: f * dilation - phase → f * dilation",),
+    "What the division leaves out is less than the stride.": (
+        "conv _phase: f * dilation - phase → f * dilation",
+        "conv backward_data_nest: h + padding[1] - h0 → h + padding[1]",
+    ),
+    "One more turn of the loop finds nothing to do.": (
+        "conv backward_weights_nest: elements // run * tiles + TILES - 1 → elements // run * tiles + TILES",
+    ),
     "Rows beyond the last pixel are never stored, and the last entry of their table is not read.": (
         "conv backward_data_nest: max(0, pixels - 1) → pixels - 1",
         "conv backward_data_nest: range(pixels, pixels + ROWS) → range(pixels, pixels + ROWS - 1)",
@@ -46,7 +52,17 @@ NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
     "An image that is enlarged more has more zeros behind.": (
         "winograd backward_weights: 4 * rows + 2 → 4 * rows + 2 + 1",
     ),
-    "Random words that nobody uses are drawn, too.": ("dropout forward_nest: features + 3 → features + 3 + 1",),
+    "Rows of another width give the same sums but for rounding.": (
+        "bias backward_nest: dy.shape[1] → dy.shape[0]",
+        "rows row_width: min(positions, WIDE // C) → positions",
+    ),
+    "Rows beyond the last patch are copies of it, stored in its place.": (
+        "winograd _convolve: min(ROWS, count - t) → ROWS",
+    ),
+    "Blocks that overlap make the same words again.": ("dropout forward_nest: 4 * BLOCK → 4",),
+    "It chooses between two ways of which one is faster.": (
+        "conv backward_weights_nest: 2 * run > padded(run, ROWS) → 2 * run >= padded(run, ROWS)",
+    ),
 }
 EXPLAINED = {text: reason for reason, texts in NO_DIFFERENCE.items() for text in texts}
 
