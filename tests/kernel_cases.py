@@ -134,6 +134,12 @@ def pool_cases(rng):
         ((1, 8, 8), (1, 8, 8), (1, 8, 8), NONE, ONE),
         ((1, 1, 20), (1, 1, 4), (1, 1, 3), (0, 0, 2), (1, 1, 8)),  # ceil: the last window is cut
         ((5, 4, 6), (3, 2, 3), (2, 3, 2), (1, 0, 1), (3, 2, 4)),  # a volume, ceil
+        # Almost halves, which have loops of their own: another width, height or depth, padding on one side.
+        ((1, 6, 7), (1, 2, 3), (1, 2, 2), NONE, (1, 3, 3)),
+        ((1, 7, 6), (1, 3, 2), (1, 2, 2), NONE, (1, 3, 3)),
+        ((4, 6, 6), (2, 2, 2), (1, 2, 2), NONE, (3, 3, 3)),
+        ((1, 6, 6), (1, 2, 2), (1, 2, 2), (0, 1, 0), (1, 4, 3)),
+        ((1, 6, 6), (1, 2, 2), (1, 2, 2), (0, 0, 1), (1, 3, 4)),
     ]:
         x = rng.standard_normal((3, *size, 5)).round(1)  # ties on purpose
         y, dy = np.zeros((3, *out, 5)), rng.standard_normal((3, *out, 5))
