@@ -6,6 +6,8 @@ from conftest import CLASSES
 from test_bits import Case, differing
 
 from corenet import nn, optim
+from corenet.engine import make_plan
+from corenet.engine.plan import Step
 
 CREWS = [(3, 1), (1, 2), (1, 1)]  # workers, threads of each
 
@@ -37,7 +39,23 @@ def branched() -> nn.Sequential:
     )  # fmt: skip
 
 
+def wide() -> nn.Sequential:
+    """Enough channels for Winograd's convolution, of images that fill blocks of patches and leave some over."""
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 20, 3, padding=1, bias=False), nn.BatchNorm2d(20),
+        nn.ReLU(), nn.MaxPool2d(2), nn.Upsample(3), nn.Conv2d(20, 17, 3), nn.ReLU(), nn.GlobalAvgPool2d(),
+        nn.Linear(17, CLASSES),
+    )  # fmt: skip
+
+
+def test_the_wide_net_goes_by_winograd():
+    plan = make_plan(wide(), (6, 6, 1), 6, loss=nn.CrossEntropy())
+    names = [step.operation.name for step in plan.backward if isinstance(step, Step)]
+    assert names.count("winograd.backward_weights") == names.count("winograd.backward_data") == 2
+
+
 CASES = {
+    "wide": Case(wide, optim.SGD(0.05, 0.9), batch=26, settings={"chunk": 7}),
     "smooth": Case(smooth, optim.Adam(0.01)),
     "resized": Case(resized, batch=40, settings={"chunk": 6}),
     "branched": Case(branched, optim.SGD(0.05, 0.9), batch=20, settings={"chunk": 4}),
