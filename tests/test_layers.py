@@ -210,7 +210,7 @@ GEOMETRIES = [
     (
         [Residual(Conv2d(1, 4, 3, padding=1))],
         "layer 0 (Residual): expected body and shortcut of one shape; the body gives (9, 8, 4), got (9, 8, 1) from the "
-        "shortcut. Give a shortcut with the same stride and channels, such as a 1×1 Conv2d",
+        "input. Give a shortcut with the same stride and channels, such as a 1×1 Conv2d",
     ),
     (
         [ReLU(), Residual(Sequential(ReLU(), Conv2d(3, 1, 3)))],

@@ -61,7 +61,7 @@ class Residual(Layer):
         if a.shape != b.shape:
             p.fail(
                 expected=f"body and shortcut of one shape; the body gives {a.shape}",
-                got=f"{b.shape} from the shortcut",
+                got=f"{b.shape} from the {'input' if self.shortcut is None else 'shortcut'}",
                 fix="Give a shortcut with the same stride and channels, such as a 1×1 Conv2d",
             )
         y = p.activation(a.shape)

@@ -150,7 +150,11 @@ class CrossEntropy(Loss):
         what = f"labels of {name!r}"
         wanted = self.target_shape(shape)
         if y.shape[1:] not in (wanted, (*wanted, 1)):
-            fix = "For labels of whole images, end the net with Flatten and Linear(…, classes)"
+            fix = "Give one label for each image; for one per pixel, end the net with a 1×1 convolution"
+            if wanted:
+                fix = "For labels of whole images, end the net with Flatten and Linear(…, classes)"
+            if wanted and y.ndim == 1 + len(wanted):
+                fix = "Pad the convolutions so that images keep their size, or cut the labels"
             if y.shape[1:] == shape:
                 fix = "For one-hot rows use y.argmax(axis=-1)"
             raise _wrong_shape(what, wanted, shape, y, fix)
