@@ -361,13 +361,19 @@ def training(program, code: str = FOR_EVER, **settings):
     return run, [int(pid) for pid in pids]
 
 
+def assert_one_interrupt(err: str) -> None:
+    """Ctrl-C is the last word and the only one (Python prints two tracebacks where it falls into an except block)."""
+    assert len(re.findall("^KeyboardInterrupt", err, re.MULTILINE)) == 1, err
+    assert err.rstrip().endswith("KeyboardInterrupt") and "Warning" not in err and "Exception ignored" not in err, err
+
+
 @pytest.mark.parametrize("whom", ["parent", "group"])
 def test_ctrl_c_ends_all_with_one_traceback(program, whom):
     run, _ = training(program)
     (os.kill if whom == "parent" else os.killpg)(run.process.pid, signal.SIGINT)
     status, _, err = run.end(10)
     assert status == -signal.SIGINT  # which a shell shows as 130
-    assert err.count("Traceback") == 1 and err.rstrip().endswith("KeyboardInterrupt")
+    assert_one_interrupt(err)
     run.leave_nothing()
 
 
@@ -413,8 +419,8 @@ finally:
         run.process.send_signal(signal.SIGINT)
     for run in runs:
         status, _, err = run.end(20)
-        assert status == -signal.SIGINT and err.count("Traceback") == 1 and "Warning" not in err, err
-        assert err.rstrip().endswith("KeyboardInterrupt")
+        assert status == -signal.SIGINT
+        assert_one_interrupt(err)
         run.leave_nothing()
 
 
@@ -720,7 +726,8 @@ def test_a_stopped_worker_holds_the_run_up_until_it_goes_on(program):
     os.kill(pids[1], signal.SIGCONT)
     run.process.send_signal(signal.SIGINT)
     status, _, err = run.end(10)
-    assert status == -signal.SIGINT and err.count("Traceback") == 1
+    assert status == -signal.SIGINT
+    assert_one_interrupt(err)
     run.leave_nothing()
 
 

@@ -90,17 +90,20 @@ class Crew:
             raise
 
     def _spawn(self, rank: int) -> None:
-        ours, theirs = Channel.pair()
         isolated = ["-I"] if sys.flags.isolated else []
-        command = [sys.executable, *isolated, "-c", _BOOTSTRAP, _ROOT, *_search_path(), str(theirs.fileno())]
-        self.channels.append(ours)
+        command = [sys.executable, *isolated, "-c", _BOOTSTRAP, _ROOT, *_search_path()]
         with _undisturbed():
+            ours, theirs = Channel.pair()
+            self.channels.append(ours)
             # The signal mask is inherited, so Ctrl-C cannot hit the worker before it has said that it ignores it.
             old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             try:
                 self.processes.append(
                     subprocess.Popen(
-                        command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=self._environment()
+                        [*command, str(theirs.fileno())],
+                        pass_fds=[theirs.fileno()],
+                        stdin=subprocess.DEVNULL,
+                        env=self._environment(),
                     )
                 )
             except OSError as error:
