@@ -134,16 +134,18 @@ def pool_cases(rng):
         ((1, 8, 8), (1, 8, 8), (1, 8, 8), NONE, ONE),
         ((1, 1, 20), (1, 1, 4), (1, 1, 3), (0, 0, 2), (1, 1, 8)),  # ceil: the last window is cut
         ((5, 4, 6), (3, 2, 3), (2, 3, 2), (1, 0, 1), (3, 2, 4)),  # a volume, ceil
-        # Almost halves, which have loops of their own: another width, height or depth, padding on one side.
+        # Almost halves: another width, height or depth, padding on one side.
         ((1, 6, 7), (1, 2, 3), (1, 2, 2), NONE, (1, 3, 3)),
         ((1, 7, 6), (1, 3, 2), (1, 2, 2), NONE, (1, 3, 3)),
         ((4, 6, 6), (2, 2, 2), (1, 2, 2), NONE, (3, 3, 3)),
         ((1, 6, 6), (1, 2, 2), (1, 2, 2), (0, 1, 0), (1, 4, 3)),
         ((1, 6, 6), (1, 2, 2), (1, 2, 2), (0, 0, 1), (1, 3, 4)),
     ]:
-        x = rng.standard_normal((3, *size, 5)).round(1)  # ties on purpose
-        y, dy = np.zeros((3, *out, 5)), rng.standard_normal((3, *out, 5))
-        which, label = np.zeros(y.shape, np.int32), f"{size} window {window} stride {stride} padding {padding}"
+        C = 35 if size == (1, 7, 9) else 5
+        x = rng.standard_normal((3, *size, C)).round(1)  # ties on purpose
+        y, dy = np.zeros((3, *out, C)), rng.standard_normal((3, *out, C))
+        numbers = np.int32 if max(window) > 4 else np.uint8
+        which, label = np.zeros(y.shape, numbers), f"{size} window {window} stride {stride} padding {padding}"
         geometry, terms = [window, stride, padding], prod(window)
         yield Case(pool.max_forward, [2, x, y, which, *geometry], [2, 3], 1, label)
         won = which.copy()
@@ -237,9 +239,10 @@ def training_cases(rng):
 def all_cases() -> list[Case]:
     """Each family draws from a generator of its own: a new case moves no other's numbers."""
     from kernel_cases_layers import FAMILIES as OF_LAYERS
+    from kernel_cases_pooled import FAMILIES as OF_POOLED
     from kernel_cases_training import FAMILIES as OF_TRAINING
     from kernel_cases_winograd import FAMILIES as OF_WINOGRAD
 
     own = conv_cases, linear_cases, elementwise_cases, pool_cases, batchnorm_cases, random_cases, training_cases
-    families = (*own, *OF_LAYERS, *OF_TRAINING, *OF_WINOGRAD)
+    families = (*own, *OF_LAYERS, *OF_TRAINING, *OF_WINOGRAD, *OF_POOLED)
     return [case for family in families for case in family(np.random.default_rng(list(family.__name__.encode())))]

@@ -16,6 +16,7 @@ from ..errors import LayerError, ShapeError
 from ..kernels import clock, elementwise, linear, losses
 from ..kernels.operation import Operation
 from .buffer import Buffer, aligned, place_by_lifetime
+from .fusion import replace_runs
 from .layout import Layout
 from .plan import Meet, Merge, Parameter, Place, Plan, Plannable, Product, Statistic, Step, Tensor
 from .rules import Tensors, check_gradients, check_outputs, check_parameters
@@ -240,7 +241,7 @@ class Planner:
         self.state_buffers.setdefault(name, []).append(buffer)
         return buffer
 
-    def finish(self, x: Tensor, y: Tensor) -> Plan:
+    def finish(self, x: Tensor, y: Tensor, fuse: bool) -> Plan:
         """Lay everything out. Raises LayerError for a layer that has left something out."""
         self._check()
         layout = Layout.of(self.state, self.dtype)
@@ -249,7 +250,9 @@ class Planner:
                 buffer.offset = entry.offset * self.dtype.itemsize
         io = self._stack([x.data, self.targets, self.samples, self.clock, self.scale, self.metrics])
         panels = self._stack([panel for product in self.products for panel in (product.x, product.dy)])
-        forward, backward = tuple(self._forward), tuple(reversed(self._backward))
+        forward, backward = self._forward, self._backward[::-1]
+        if fuse:
+            forward, backward = replace_runs(forward, backward)
         lifetimes: dict[Buffer, tuple[int, int]] = {}
         for time, step in enumerate((*forward, *backward)):
             for root in (b.root for b in step.buffers()) if isinstance(step, Step) else ():
@@ -275,8 +278,8 @@ class Planner:
             chunk=self.chunk,
             batch=self.batch,
             training=self.training,
-            forward=forward,
-            backward=backward,
+            forward=tuple(forward),
+            backward=tuple(backward),
             products=tuple(self.products),
             merges=tuple(self.merges),
             layout=layout,
@@ -317,9 +320,11 @@ def make_plan(
     *,
     loss: Any = None,
     dtype: str = "float32",
+    fuse: bool = True,
 ) -> Plan:
     """Plan a net for samples of input_shape, chunk at a time; with a loss for training, without for prediction.
 
+    fuse: let faster steps take the place of some runs of steps (`fusion.py`).
     Raises ShapeError naming the layer that does not fit.
     """
     builder = Planner(chunk, batch or chunk, loss is not None, dtype)
@@ -327,4 +332,4 @@ def make_plan(
     y = builder.plan("", net, x)
     if loss is not None:
         loss.plan(builder, y)
-    return builder.finish(x, y)
+    return builder.finish(x, y, fuse)

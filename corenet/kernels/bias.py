@@ -30,9 +30,10 @@ def backward(n, dy, db):
 def backward_nest(n, dy, db):
     db[:] = 0
     size, width = dy.shape[1] * dy.shape[2], row_width(dy.shape[2], dy.shape[1])
-    flat, image_sum = dy.reshape(dy.shape[0], size), np.empty_like(db)
+    flat, image_sum, sums = dy.reshape(dy.shape[0], size), np.empty_like(db), np.empty(width, db.dtype)
     for i in range(n):  # summed image by image: shorter chains of roundings
-        sums = np.zeros(width, db.dtype)
+        for j in range(width):
+            sums[j] = 0
         for start in range(0, size, width):
             row = flat[i, start : start + width]
             for j in range(row.shape[0]):

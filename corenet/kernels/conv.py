@@ -25,10 +25,10 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from .operation import device, operation, prange
-from .tile import LANES, ROWS, near_tile, padded, tile
+from .tile import LANES, NARROW, ROWS, near_height, near_tile, padded, tile
 
 NEAR = 4096  # floats of dy that the tiles of a weight gradient go over together
-TILES = 32  # tiles of a weight gradient that one thread makes together
+BLOCKS = 16  # blocks of 2·ROWS rows of a weight gradient that one thread makes together
 
 
 def _windows(x, filter_size, output_size, stride, dilation):
@@ -62,8 +62,8 @@ def forward_nest(n, x, w, b, y, stride, dilation, groups):
     F, R, S, inputs, K = w.shape
     O, P, Q = y.shape[1], y.shape[2], y.shape[3]  # noqa: E741
     image, pixels, outputs = D * H * W * C, O * P * Q, K // groups
-    a_row = np.empty(pixels + ROWS, np.int64)
-    c_row = np.empty(pixels + ROWS, np.int64)
+    a_row = np.empty(pixels + 2 * ROWS, np.int64)
+    c_row = np.empty(pixels + 2 * ROWS, np.int64)
     for m in range(a_row.shape[0]):
         pixel = min(m, pixels - 1)
         o, p, q = pixel // (P * Q), pixel // Q % P, pixel % Q
@@ -80,14 +80,25 @@ def forward_nest(n, x, w, b, y, stride, dilation, groups):
         b_tap[t] = ((f * R + r) * S + s) * inputs * K
     flat_x, flat_w, flat_y = x.reshape(-1), w.reshape(-1), y.reshape(-1)
     begin = b if b.shape[0] > 0 else np.zeros(K, np.float32)
+    # Pixels of a row of grey images are neighbours.
+    near = stride[2] * C == 1 and K <= NARROW
+    high, across = (near_height(K), Q) if near else (ROWS, pixels)
     for i in prange(n):
-        for m in range(0, pixels, ROWS):
-            rows = min(ROWS, pixels - m)
-            for g in range(groups):
-                for k in range(0, outputs, LANES):
-                    tile(flat_x, i * image + g * inputs, a_row, m, rows, a_tap, b_tap, length, 1,
-                         flat_w, g * outputs + k, K, flat_y, i * pixels * K + g * outputs + k, c_row,
-                         min(LANES, outputs - k), begin, g * outputs + k)  # fmt: skip
+        for line in range(0, pixels, across):
+            for block in range(line, line + across, high):
+                m = max(line, min(block, line + across - high))  # a last one that is whole goes over some pixels again
+                rows = min(high, line + across - m)
+                for g in range(groups):
+                    for k in range(0, outputs, LANES):
+                        cols = min(LANES, outputs - k)
+                        y0 = i * pixels * K + g * outputs + k
+                        if near:
+                            near_tile(flat_x, i * image, a_row, m, rows, a_tap, b_tap, length, 1,
+                                      flat_w, k, K, flat_y, y0, c_row, cols, begin, k)  # fmt: skip
+                        else:
+                            tile(flat_x, i * image + g * inputs, a_row, m, rows, a_tap, b_tap, length, 1,
+                                 flat_w, g * outputs + k, K, flat_y, y0, c_row, cols,
+                                 begin, g * outputs + k)  # fmt: skip
 
 
 @operation
@@ -100,9 +111,9 @@ def backward_weights(n, x, dy, dw, stride, dilation, groups):
 
 
 @device
-def _row_of(number, tiles, run):
-    """The first row of a tile, where every run of rows has tiles of its own."""
-    return number // tiles * run + min(number % tiles * ROWS, run)
+def _row_of(number, blocks, run):
+    """The first row of a block of tiles, where every run of rows has blocks of its own."""
+    return number // blocks * run + min(number % blocks * 2 * ROWS, run)
 
 
 @backward_weights.nest
@@ -112,8 +123,8 @@ def backward_weights_nest(n, x, dy, dw, stride, dilation, groups):
     O, P, Q = dy.shape[1], dy.shape[2], dy.shape[3]  # noqa: E741
     image, pixels, outputs = D * H * W * C, O * P * Q, K // groups
     elements = dw.shape[0] * R * S * inputs
-    a_row = np.empty(elements + ROWS, np.int64)
-    c_row = np.empty(elements + ROWS, np.int64)
+    a_row = np.empty(elements + 2 * ROWS, np.int64)
+    c_row = np.empty(elements + 2 * ROWS, np.int64)
     for m in range(a_row.shape[0]):
         element = min(m, elements - 1)
         place, c = element // inputs, element % inputs
@@ -129,30 +140,32 @@ def backward_weights_nest(n, x, dy, dw, stride, dilation, groups):
     zeros, go_on = np.zeros(LANES, np.float32), np.empty(0, np.float32)
     # Rows of a filter line are neighbours in x: such tiles are faster, unless they would be half empty.
     run = dw.shape[2] * C if groups == 1 and dilation[2] == 1 else inputs
-    near = 2 * run > padded(run, ROWS)
+    near = 2 * run > padded(run, near_height(outputs))
     run = run if near else elements
-    tiles = (run + ROWS - 1) // ROWS
-    # All tiles of a group pass over a few lines of dy and x before any goes on: these stay in the nearest cache.
+    blocks = (run + 2 * ROWS - 1) // (2 * ROWS)
+    # All blocks of a group pass over a few lines of dy and x before any goes on: these stay in the nearest cache.
     lines = max(1, NEAR // (Q * K))
-    for group in prange((elements // run * tiles + TILES - 1) // TILES):
-        first, last = group * TILES, min((group + 1) * TILES, elements // run * tiles)
+    for group in prange((elements // run * blocks + BLOCKS - 1) // BLOCKS):
+        first, last = group * BLOCKS, min((group + 1) * BLOCKS, elements // run * blocks)
         for i in range(n):
             for t in range(0, O * P, lines):
                 end, start = min(t + lines, O * P), (go_on if i + t > 0 else zeros)
                 for g in range(groups):
                     for k in range(g * outputs, (g + 1) * outputs, LANES):
                         cols = min(LANES, (g + 1) * outputs - k)
+                        high = near_height(cols) if near else ROWS
                         for number in range(first, last):
-                            m = _row_of(number, tiles, run)
-                            rows = _row_of(number + 1, tiles, run) - m
-                            if near:
-                                near_tile(flat_x, i * image + g * inputs, a_row, m, rows, a_tap[t:end], b_tap[t:end], Q,
-                                          stride[2] * C, flat_dy, i * pixels * K + k, K, flat_dw, k, c_row, cols,
-                                          start, 0)  # fmt: skip
-                            else:
-                                tile(flat_x, i * image + g * inputs, a_row, m, rows, a_tap[t:end], b_tap[t:end], Q,
-                                     stride[2] * C, flat_dy, i * pixels * K + k, K, flat_dw, k, c_row, cols,
-                                     start, 0)  # fmt: skip
+                            below = _row_of(number + 1, blocks, run)
+                            for m in range(_row_of(number, blocks, run), below, high):
+                                rows = min(high, below - m)
+                                if near:
+                                    near_tile(flat_x, i * image + g * inputs, a_row, m, rows, a_tap[t:end],
+                                              b_tap[t:end], Q, stride[2] * C, flat_dy, i * pixels * K + k, K,
+                                              flat_dw, k, c_row, cols, start, 0)  # fmt: skip
+                                else:
+                                    tile(flat_x, i * image + g * inputs, a_row, m, rows, a_tap[t:end],
+                                         b_tap[t:end], Q, stride[2] * C, flat_dy, i * pixels * K + k, K,
+                                         flat_dw, k, c_row, cols, start, 0)  # fmt: skip
 
 
 @device
@@ -223,18 +236,21 @@ def backward_data_nest(n, dy, w, dx, stride, padding, dilation, groups, work):
     image = depth * height * width * K
     bordered = work[: n * image]
     turned = work[work.shape[0] - F * R * S * inputs * K :]
+    flat_dy = dy.reshape(-1)
     for i in prange(n):
-        bordered[i * image : (i + 1) * image] = 0
-        for o in range(O):
-            for p in range(P):
-                for q in range(Q):
-                    start = i * image + (((o + front) * height + p + top) * width + q + left) * K
-                    for k in range(K):
-                        bordered[start + k] = dy[i, o, p, q, k]
+        image_of_zeros = bordered[i * image : (i + 1) * image]
+        for j in range(image):
+            image_of_zeros[j] = 0
+        for line in range(O * P):
+            start = i * image + ((line // P + front) * height + line % P + top) * width * K + left * K
+            source = flat_dy[(i * O * P + line) * Q * K : (i * O * P + line + 1) * Q * K]
+            target = bordered[start : start + Q * K]
+            for j in range(Q * K):
+                target[j] = source[j]
     flat_dx, zeros = dx.reshape(-1), np.zeros(LANES, np.float32)
     pixels_all = D * H * W
-    a_row = np.empty(pixels_all + ROWS, np.int64)
-    c_row = np.empty(pixels_all + ROWS, np.int64)
+    a_row = np.empty(pixels_all + 2 * ROWS, np.int64)
+    c_row = np.empty(pixels_all + 2 * ROWS, np.int64)
     a_tap = np.empty(F * R * S, np.int64)
     b_tap = np.empty(F * R * S, np.int64)
     elements = np.empty((3, max(F, R, S)), np.int64)
@@ -254,7 +270,7 @@ def backward_data_nest(n, dy, w, dx, stride, padding, dilation, groups, work):
                     a_row[pixels] = ((o * height + p) * width + q) * K
                     c_row[pixels] = ((d * H + h) * W + v) * C
                     pixels += 1
-        for m in range(pixels, pixels + ROWS):
+        for m in range(pixels, pixels + 2 * ROWS):
             a_row[m], c_row[m] = a_row[max(0, pixels - 1)], c_row[max(0, pixels - 1)]
         # Filter columns from last to first are neighbours in dy, from left to right, where the reach grows by one.
         whole_rows = groups == 1 and columns > 0 and reach[2, columns - 1] - reach[2, 0] == columns - 1

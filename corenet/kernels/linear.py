@@ -14,7 +14,7 @@ import numpy as np
 
 from .clock import FIRST
 from .operation import operation, prange
-from .tile import LANES, ROWS, near_tile, padded, tile
+from .tile import LANES, ROWS, near_height, near_tile, padded, tile
 
 ROW_BLOCK = 64  # rows of dw that are made together; shard borders fall between blocks
 STEP_BLOCK = 256  # steps of a product before the next block of w is taken: that much of w stays in the cache
@@ -31,8 +31,8 @@ def forward(n, x, w, b, y):
 @forward.nest
 def forward_nest(n, x, w, b, y):
     inputs, outputs = w.shape
-    a_row = np.empty(n + ROWS, np.int64)
-    c_row = np.empty(n + ROWS, np.int64)
+    a_row = np.empty(n + 2 * ROWS, np.int64)
+    c_row = np.empty(n + 2 * ROWS, np.int64)
     for m in range(a_row.shape[0]):
         a_row[m] = min(m, n - 1) * inputs
         c_row[m] = min(m, n - 1) * outputs
@@ -70,8 +70,8 @@ def backward_data_nest(n, dy, w, dx, work):
     for k in range(outputs):
         for i in range(samples):
             dy_turned[k * samples + i] = dy[i, k] if i < n else np.float32(0)
-    a_row = np.empty(inputs + ROWS, np.int64)
-    c_row = np.empty(inputs + ROWS, np.int64)
+    a_row = np.empty(inputs + 2 * ROWS, np.int64)
+    c_row = np.empty(inputs + 2 * ROWS, np.int64)
     for m in range(a_row.shape[0]):
         a_row[m] = min(m, inputs - 1) * outputs
         c_row[m] = min(m, inputs - 1) * samples
@@ -117,16 +117,19 @@ def backward_weights(n, x, dy, dw, low, high):
 @backward_weights.nest
 def backward_weights_nest(n, x, dy, dw, low, high):
     inputs, outputs = dw.shape
-    a_row = np.empty(inputs + ROWS, np.int64)
-    c_row = np.empty(inputs + ROWS, np.int64)
+    a_row = np.empty(inputs + 2 * ROWS, np.int64)
+    c_row = np.empty(inputs + 2 * ROWS, np.int64)
     for m in range(a_row.shape[0]):
         a_row[m] = min(m, inputs - 1)
         c_row[m] = min(m, inputs - 1) * outputs
     one_tap, zeros = np.zeros(1, np.int64), np.zeros(LANES, np.float32)
     flat_x, flat_dy, flat_dw = x.reshape(-1), dy.reshape(-1), dw.reshape(-1)
-    for block in prange((high - low + ROWS - 1) // ROWS):
-        m = low + block * ROWS
-        rows = min(ROWS, high - m)
+    for block in prange((high - low + 2 * ROWS - 1) // (2 * ROWS)):
+        first = low + block * 2 * ROWS
+        below = min(first + 2 * ROWS, high)
         for k in range(0, outputs, LANES):
-            near_tile(flat_x, 0, a_row, m, rows, one_tap, one_tap, n, inputs,
-                 flat_dy, k, outputs, flat_dw, k, c_row, min(LANES, outputs - k), zeros, 0)  # fmt: skip
+            cols = min(LANES, outputs - k)
+            step = near_height(cols)
+            for m in range(first, below, step):
+                near_tile(flat_x, 0, a_row, m, min(step, below - m), one_tap, one_tap, n, inputs,
+                     flat_dy, k, outputs, flat_dw, k, c_row, cols, zeros, 0)  # fmt: skip

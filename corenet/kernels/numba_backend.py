@@ -22,8 +22,10 @@ import llvmlite.binding
 import numba
 from numba.core import config
 
+from .max_tile import make_max_tile, max_tile
 from .operation import Operation
 from .patch import Patch, make_patch
+from .sparse_tile import make_sparse_tile, sparse_tile
 from .tile import make_tile, near_tile, rows_for, tile
 
 
@@ -58,6 +60,8 @@ def _tile(near: bool):
 
 
 _patch = cache(make_patch)
+_sparse_tile = cache(make_sparse_tile)
+_max_tile = cache(make_max_tile)
 
 
 @cache
@@ -82,6 +86,8 @@ def _rebuild(function: Callable, name: str) -> Callable:
             names[key] = numba.prange
         elif value in (tile, near_tile):
             names[key] = _tile(value is near_tile)
+        elif value in (sparse_tile, max_tile):
+            names[key] = _sparse_tile() if value is sparse_tile else _max_tile()
         elif isinstance(value, Patch):
             names[key] = _patch(value)
         elif getattr(value, "is_device", False):

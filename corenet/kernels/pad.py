@@ -17,11 +17,22 @@ def forward(n, x, y, before):
 @forward.nest
 def forward_nest(n, x, y, before):
     D, H, W, C = x.shape[1], x.shape[2], x.shape[3], x.shape[4]
+    lines, length = y.shape[1] * y.shape[2], y.shape[3] * C
+    flat_x, flat_y, inner, first = x.reshape(-1), y.reshape(-1), W * C, before[2] * C
     for i in prange(n):
-        for d in range(y.shape[1]):
-            for h in range(y.shape[2]):
-                line = before[0] <= d < D + before[0] and before[1] <= h < H + before[1]
-                for v in range(y.shape[3]):
-                    inside = line and before[2] <= v < W + before[2]
-                    for c in range(C):
-                        y[i, d, h, v, c] = x[i, d - before[0], h - before[1], v - before[2], c] if inside else 0
+        for line in range(lines):
+            d, h = line // y.shape[2] - before[0], line % y.shape[2] - before[1]
+            target = flat_y[(i * lines + line) * length : (i * lines + line + 1) * length]
+            if not (0 <= d < D and 0 <= h < H):
+                for j in range(length):
+                    target[j] = 0
+                continue
+            for j in range(first):
+                target[j] = 0
+            start = ((i * D + d) * H + h) * inner
+            source, middle = flat_x[start : start + inner], target[first : first + inner]
+            for j in range(inner):
+                middle[j] = source[j]
+            behind = target[first + inner :]
+            for j in range(behind.shape[0]):
+                behind[j] = 0

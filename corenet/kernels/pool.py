@@ -2,14 +2,16 @@
 
 x (chunk, D, H, W, C), y (chunk, O, P, Q, C); window, stride and padding are triples for (depth, height, width). Output
 (o, p, q) covers the input from place·stride − padding on, window long; what of it lies outside the image never wins a
-maximum, and counts as zeros in an average. `which` (chunk, O, P, Q, C) int32 keeps the winner's place in the window; of
+maximum, and counts as zeros in an average. `which` (chunk, O, P, Q, C) keeps the winner's place in the window; of
 equals the first wins, and a NaN wins over everything. An average divides by the window's size, cut at the end of the
 padding, or (count_padding false) by the number of pixels inside the image.
 """
 
 import numpy as np
 
+from .max_tile import max_tile
 from .operation import device, operation, prange
+from .tile import LANES
 
 
 def _under(place, step, output, x_size, padding):
@@ -35,57 +37,51 @@ def is_halving(window, stride, padding):
 def max_forward(n, x, y, which, window, stride, padding):
     """y = the largest value of each window, which = its place in the window."""
     y[:n] = -np.inf
-    which[:n] = -1
+    found = np.zeros(y[:n].shape, bool)
     for number, place in enumerate(np.ndindex(*window)):
         outputs, pixels = _under(place, stride, y.shape[1:4], x.shape[1:4], padding)
         value, best = x[:n][pixels], y[:n][outputs]
-        wins = (value > best) | (np.isnan(value) & ~np.isnan(best)) | (which[:n][outputs] < 0)
+        wins = (value > best) | (np.isnan(value) & ~np.isnan(best)) | ~found[outputs]
         y[:n][outputs] = np.where(wins, value, best)
         which[:n][outputs] = np.where(wins, number, which[:n][outputs])
+        found[outputs] = True
 
 
 @device
-def larger(value, place, best, winner):
-    """The larger of two values, and its place; of equals the first, and NaN before all."""
-    wins = (value > best) | ((value != value) & (best == best))
-    return (value, place) if wins else (best, winner)
+def _inside(start, window, size, before):
+    """The first and the last but one element of a window that lie inside the image, along one axis."""
+    return max(0, before - start), min(window, size + before - start)
 
 
 @max_forward.nest
 def max_forward_nest(n, x, y, which, window, stride, padding):
     D, H, W, C = x.shape[1], x.shape[2], x.shape[3], x.shape[4]
+    O, P, Q = y.shape[1], y.shape[2], y.shape[3]  # noqa: E741
     F, R, S = window
-    halves = is_halving(window, stride, padding)
+    flat_x, flat_y, flat_which = x.reshape(-1), y.reshape(-1), which.reshape(-1)
     for i in prange(n):
-        if halves:  # all of a window at once
-            for o in range(D):
-                for p in range(H // 2):
-                    for q in range(W // 2):
-                        for c in range(C):
-                            best, place = x[i, o, 2 * p, 2 * q, c], np.int32(0)
-                            best, place = larger(x[i, o, 2 * p, 2 * q + 1, c], np.int32(1), best, place)
-                            best, place = larger(x[i, o, 2 * p + 1, 2 * q, c], np.int32(2), best, place)
-                            best, place = larger(x[i, o, 2 * p + 1, 2 * q + 1, c], np.int32(3), best, place)
-                            y[i, o, p, q, c], which[i, o, p, q, c] = best, place
-            continue
-        for o in range(y.shape[1]):
-            for p in range(y.shape[2]):
-                for q in range(y.shape[3]):
-                    d0 = o * stride[0] - padding[0]
-                    h0 = p * stride[1] - padding[1]
-                    v0 = q * stride[2] - padding[2]
-                    f0, r0, s0 = max(0, -d0), max(0, -h0), max(0, -v0)
-                    for c in range(C):
-                        y[i, o, p, q, c] = x[i, d0 + f0, h0 + r0, v0 + s0, c]
-                        which[i, o, p, q, c] = (f0 * R + r0) * S + s0
-                    for f in range(f0, min(F, D - d0)):
-                        for r in range(r0, min(R, H - h0)):
-                            for s in range(s0, min(S, W - v0)):
-                                place = np.int32((f * R + r) * S + s)
-                                for c in range(C):
-                                    y[i, o, p, q, c], which[i, o, p, q, c] = larger(
-                                        x[i, d0 + f, h0 + r, v0 + s, c], place, y[i, o, p, q, c], which[i, o, p, q, c]
-                                    )
+        offset, number = np.empty(F * R * S, np.int64), np.empty(F * R * S, np.int32)
+        count, whole = 0, False  # whether the tables are those of a window that lies inside the image
+        for o in range(O):
+            f0, f1 = _inside(o * stride[0], F, D, padding[0])
+            for p in range(P):
+                r0, r1 = _inside(p * stride[1], R, H, padding[1])
+                for q in range(Q):
+                    s0, s1 = _inside(q * stride[2], S, W, padding[2])
+                    inside = (f1 - f0) * (r1 - r0) * (s1 - s0) == F * R * S
+                    if not (inside and whole):
+                        count, whole = 0, inside
+                        for f in range(f0, f1):
+                            for r in range(r0, r1):
+                                for s in range(s0, s1):
+                                    offset[count] = ((f * H + r) * W + s) * C
+                                    number[count] = (f * R + r) * S + s
+                                    count += 1
+                    d, h, v = o * stride[0] - padding[0], p * stride[1] - padding[1], q * stride[2] - padding[2]
+                    start = (((i * D + d) * H + h) * W + v) * C
+                    for c in range(0, C, LANES):
+                        max_tile(flat_x, start + c, offset, number, count, flat_y, flat_which,
+                                 (((i * O + o) * P + p) * Q + q) * C + c, min(LANES, C - c))  # fmt: skip
 
 
 @operation

@@ -34,5 +34,7 @@ def folded(row, sums):
     C = sums.shape[0]
     for c in range(C):
         sums[c] = row[c]
-    for j in range(C, row.shape[0]):
-        sums[j % C] += row[j]
+    for start in range(C, row.shape[0], C):
+        position = row[start : start + C]
+        for c in range(C):
+            sums[c] += position[c]

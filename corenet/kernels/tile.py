@@ -17,10 +17,20 @@ of any one machine: LLVM splits <16 x float> into what the CPU has (one register
 NEON or SSE). How many rows fit then is the only thing that differs by machine.
 """
 
+import inspect
+
 from .operation import device
+from .vectors import Vectors
 
 LANES = 16  # columns: floats in one vector
+NARROW = 8  # columns: floats in the vectors of a tile that has few
 ROWS = 8  # rows: accumulators in flight; `rows_for` gives the number that fits this CPU when compiling
+
+
+@device
+def near_height(cols):
+    """Rows of a near tile with so many columns: where half a vector holds them, twice as many rows fit."""
+    return ROWS if cols > NARROW else 2 * ROWS
 
 
 @device
@@ -56,7 +66,10 @@ def rows_for(features: str, arch: str) -> int:
 
 
 def near_tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0):
-    """The tile where rows of a are neighbours, a_row[m + 1] = a_row[m] + 1: one address serves all of them."""
+    """The tile where rows of a are neighbours, a_row[m + 1] = a_row[m] + 1: one address serves all of them.
+
+    It has up to near_height(cols) rows.
+    """
     tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0)
 
 
@@ -67,117 +80,75 @@ def make_tile(rows: int, near: bool):
     from numba.core import cgutils
     from numba.extending import intrinsic
 
-    i64, i32, f32 = ir.IntType(64), ir.IntType(32), ir.FloatType()
-    vector = ir.VectorType(f32, LANES)
-    zero = ir.Constant(vector, [0.0] * LANES)
-    bits = ir.VectorType(ir.IntType(1), LANES)
-    same_lane = ir.Constant(ir.VectorType(i32, LANES), [0] * LANES)
-    names = [
-        "a",
-        "a0",
-        "a_row",
-        "m0",
-        "rows",
-        "a_tap",
-        "b_tap",
-        "length",
-        "a_step",
-        "b",
-        "b0",
-        "b_step",
-        "c",
-        "c0",
-        "c_row",
-        "cols",
-        "start",
-        "start0",
-    ]
-
-    def splat(builder, scalar, of=vector):
-        one = builder.insert_element(ir.Constant(of, ir.Undefined), scalar, ir.Constant(i32, 0))
-        return builder.shuffle_vector(one, ir.Constant(of, ir.Undefined), same_lane)
+    i64 = ir.IntType(64)
+    names = list(inspect.signature(tile).parameters)
 
     def generate(context, builder, signature, args):
         arg = dict(zip(names, args, strict=True))
-        for name, kind in zip(names, signature.args, strict=True):
-            if isinstance(kind, types.Array):
-                arg[name] = context.make_array(kind)(context, builder, value=arg[name]).data
-        taps = context.make_array(signature.args[5])(context, builder, value=args[5])
-        tap_count = builder.extract_value(taps.shape, 0)
-        starts = context.make_array(signature.args[16])(context, builder, value=args[16])
-        given = builder.icmp_signed(">", builder.extract_value(starts.shape, 0), ir.Constant(i64, 0))
+        arrays = {
+            name: context.make_array(kind)(context, builder, value=arg[name])
+            for name, kind in zip(names, signature.args, strict=True)
+            if isinstance(kind, types.Array)
+        }
+        arg |= {name: array.data for name, array in arrays.items()}
+        tap_count = builder.extract_value(arrays["a_tap"].shape, 0)
+        given = builder.icmp_signed(">", builder.extract_value(arrays["start"].shape, 0), ir.Constant(i64, 0))
 
         def at(pointer, index):
             return builder.gep(pointer, [index])
 
-        def function(name, result, *parameters):
-            return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, parameters), name)
+        def less(a, b):
+            return builder.icmp_signed("<", a, b)
 
-        fma = function(f"llvm.fmuladd.v{LANES}f32", vector, vector, vector, vector)
-        pointer = vector.as_pointer()
-        masked_load = function(f"llvm.masked.load.v{LANES}f32.p0", vector, pointer, i32, bits, vector)
-        masked_store = function(f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), vector, pointer, i32, bits)
-        lanes = ir.VectorType(i64, LANES)
-        mask = builder.icmp_signed("<", ir.Constant(lanes, list(range(LANES))), splat(builder, arg["cols"], lanes))
-        align = ir.Constant(i32, 4)
-        row_index = [builder.add(arg["m0"], ir.Constant(i64, m)) for m in range(rows)]
-        a_offset = [builder.load(at(arg["a_row"], m)) for m in row_index]
-        c_pointer = [
-            builder.bitcast(at(arg["c"], builder.add(arg["c0"], builder.load(at(arg["c_row"], m)))), pointer)
-            for m in row_index
-        ]
-
-        def body(load, store, a_offset):
+        def body(v, rows, neighbours=False):
+            """A tile of that many rows of vectors v; neighbours: one address serves all rows of a."""
+            row = [builder.add(arg["m0"], ir.Constant(i64, m)) for m in range(rows)]
+            a_offset = [builder.load(at(arg["a_row"], m)) for m in row[: 1 if neighbours else rows]]
+            if neighbours:
+                a_offset = [builder.add(a_offset[0], ir.Constant(i64, m)) for m in range(rows)]
+            c_place = [at(arg["c"], builder.add(arg["c0"], builder.load(at(arg["c_row"], m)))) for m in row]
             # Allocas of whole vectors: LLVM's mem2reg turns them into the register accumulators.
-            sums = [cgutils.alloca_once(builder, vector) for _ in range(rows)]
+            sums = [cgutils.alloca_once(builder, v.kind) for _ in range(rows)]
             with builder.if_else(given) as (new, old):
                 with new:
-                    first = load(builder.bitcast(at(arg["start"], arg["start0"]), pointer))
+                    first = v.load(at(arg["start"], arg["start0"]))
                     for m in range(rows):
                         builder.store(first, sums[m])
                 with old:
                     for m in range(rows):
-                        builder.store(load(c_pointer[m]), sums[m])
+                        builder.store(v.load(c_place[m]), sums[m])
             with cgutils.for_range(builder, tap_count, intp=i64) as tap:
                 a_base = builder.add(arg["a0"], builder.load(at(arg["a_tap"], tap.index)))
                 b_base = at(arg["b"], builder.add(arg["b0"], builder.load(at(arg["b_tap"], tap.index))))
                 a_base_of = [at(arg["a"], builder.add(a_base, offset)) for offset in a_offset]
                 with cgutils.for_range(builder, arg["length"], intp=i64) as step:
-                    b_at = at(b_base, builder.mul(step.index, arg["b_step"]))
-                    b_row = load(builder.bitcast(b_at, pointer))
+                    b_row = v.load(at(b_base, builder.mul(step.index, arg["b_step"])))
                     a_at = builder.mul(step.index, arg["a_step"])
                     for m in range(rows):
-                        value = splat(builder, builder.load(at(a_base_of[m], a_at)))
-                        builder.store(builder.call(fma, [value, b_row, builder.load(sums[m])]), sums[m])
+                        value = v.splat(builder.load(at(a_base_of[m], a_at)))
+                        builder.store(v.fma(value, b_row, builder.load(sums[m])), sums[m])
             for m in range(rows):
-                with builder.if_then(builder.icmp_signed("<", ir.Constant(i64, m), arg["rows"])):
-                    store(builder.load(sums[m]), c_pointer[m])
+                with builder.if_then(less(ir.Constant(i64, m), arg["rows"])):
+                    v.store(builder.load(sums[m]), c_place[m])
 
-        def plain_load(place):
-            return builder.load(place, align=4)
+        def by_rows(v, rows):
+            if not near:
+                body(v, rows)
+                return
+            with builder.if_else(less(arg["rows"], ir.Constant(i64, rows))) as (low, high):
+                with low:
+                    body(v, rows)
+                with high:
+                    body(v, rows, neighbours=True)
 
-        def plain_store(value, place):
-            builder.store(value, place, align=4)
-
-        full = builder.icmp_signed(">=", arg["cols"], ir.Constant(i64, LANES))
-        with builder.if_else(full) as (whole, edge):
+        with builder.if_else(less(arg["cols"], ir.Constant(i64, LANES))) as (edge, whole):
             with whole:
-                if near:  # one address and constants, unless rows are missing at the end of a
-                    all_rows = builder.icmp_signed(">=", arg["rows"], ir.Constant(i64, rows))
-                    with builder.if_else(all_rows) as (high, low):
-                        with high:
-                            neighbours = [builder.add(a_offset[0], ir.Constant(i64, m)) for m in range(rows)]
-                            body(plain_load, plain_store, neighbours)
-                        with low:
-                            body(plain_load, plain_store, a_offset)
-                else:
-                    body(plain_load, plain_store, a_offset)
-            with edge:
-                body(
-                    lambda p: builder.call(masked_load, [p, align, mask, zero]),
-                    lambda v, p: builder.call(masked_store, [v, p, align, mask]),
-                    a_offset,
-                )
+                by_rows(Vectors(builder, LANES), rows)
+            with edge, builder.if_else(less(ir.Constant(i64, NARROW), arg["cols"])) as (wide, narrow):
+                with wide:
+                    body(Vectors(builder, LANES, arg["cols"]), rows)
+                with narrow:
+                    by_rows(Vectors(builder, NARROW, arg["cols"]), 2 * rows if near else rows)
         return context.get_dummy_value()
 
     def typed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..engine import Planner, Tensor
@@ -41,7 +42,8 @@ class _Pool(Layer):
 class _MaxPool(_Pool):
     def plan(self, p: Planner, x: Tensor) -> Tensor:
         y, x_shape, y_shape = self._output(p, x)
-        which = p.buffer(y_shape, "int32")
+        places = math.prod(self._windows()[0])
+        which = p.buffer(y_shape, "uint8" if places <= 256 else "int32")
         p.forward(pool.max_forward, p.view(x.data, x_shape), p.view(y.data, y_shape), which, *self._windows())
         if x.grad is not None:
             dy, dx = p.view(y.grad, y_shape), p.view(x.grad, x_shape)

@@ -52,9 +52,10 @@ class Session:
         input_shape: tuple[int, ...],
         scaling: Scaling,
         begin: Snapshot,
+        fuse: bool,
     ):
         self.crew, self.net, self.loss, self.optimizer = crew, net, loss, optimizer
-        self._model = {"net": describe(net), "input_shape": input_shape, "scaling": scaling}
+        self._model = {"net": describe(net), "input_shape": input_shape, "scaling": scaling, "fuse": fuse}
         self._input_shape = input_shape
         self._prepared: set[tuple] = set()
         self._data: dict[int, Dataset] = {}

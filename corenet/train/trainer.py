@@ -51,6 +51,7 @@ class Trainer:
         seed: of initial parameters, order, augmentation and dropout; 0 … 2⁶³−1.
         share_cores: allow more threads than usable cores.
         kernels: "auto", "numba" or "numpy".
+        fuse: let faster steps take the place of some runs of steps (`engine/fusion.py`); False, to compare.
 
     Raises ConfigError for settings that are not possible.
     """
@@ -69,6 +70,7 @@ class Trainer:
         *,
         share_cores: bool = False,
         kernels: str = "auto",
+        fuse: bool = True,
     ):
         check_may_have_workers()
         if not isinstance(net, Layer):
@@ -89,6 +91,7 @@ class Trainer:
         self.layout = plan_layout(workers, threads, share_cores)
         self.chunk: int | Literal["auto"] = "auto" if chunk == "auto" else integer("chunk", chunk)
         self.strategy, self.balance, self.kernels = strategy, balance, kernels
+        self.fuse = bool(fuse)
         self.seed = integer("seed", seed, least=0, most=2**63 - 1)
         self.epochs_done = 0
         self.classes: tuple[str, ...] = ()
@@ -335,7 +338,7 @@ class Trainer:
             assert self._input_shape is not None
             crew.wait_started()
             model = self.net, self.loss, self.optimizer, self._input_shape, self._scaling
-            self._session = Session(crew, *model, self._saved())
+            self._session = Session(crew, *model, self._saved(), self.fuse)
         return self._session
 
     def _current_state(self) -> np.ndarray:

@@ -1,0 +1,120 @@
+"""Runs of steps that fewer or faster steps can replace, found when a plan is finished.
+
+    ReLU → max-pool     the ReLU goes behind the pool, where there is less to do: the maximum commutes with it
+    conv → max-pool     the gradients of the convolution are made from the pool's, winner by winner (`pooled_conv.py`)
+
+A rule looks for its pattern among the forward steps, makes sure that nothing else reads or writes what lies in
+between, and replaces the backward steps with the forward ones. Results are those of the steps as planned: the same bits
+for the first rule, another order of summation for the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from ..kernels import bias, conv, elementwise, pool, pooled_conv
+from ..kernels.operation import Operation
+from .buffer import Buffer
+from .plan import Meet, Step
+
+Steps = list[Step | Meet]
+
+
+def replace_runs(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
+    """The steps, in order of running, with every pattern replaced."""
+    for rule in (_pool_before_relu, _gradients_of_winners):
+        forward, backward = rule(forward, backward)
+    return forward, backward
+
+
+def _neighbours(steps: Steps, first: Operation, second: Operation) -> Iterator[tuple[Step, Step]]:
+    """Pairs of steps of these operations that follow each other."""
+    for a, b in pairwise(steps):
+        if isinstance(a, Step) and isinstance(b, Step) and a.operation is first and b.operation is second:
+            yield a, b
+
+
+def _users(steps: Steps, buffer: Buffer) -> list[Step]:
+    """The steps that read or write a buffer's memory."""
+    root = buffer.root
+    return [step for step in steps if isinstance(step, Step) and any(b.root is root for b in step.buffers())]
+
+
+def _replaced(steps: Steps, changes: dict[int, list[Step]]) -> Steps:
+    """The steps with some, by identity, replaced by others."""
+    return [new for step in steps for new in changes.get(id(step), [step])]
+
+
+def _like(buffer: Buffer, shape: tuple[int, ...]) -> Buffer:
+    return Buffer(shape, buffer.dtype.str, "arena")
+
+
+def _pool_before_relu(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
+    for relu, pooling in _neighbours(forward, elementwise.relu_forward, pool.max_forward):
+        x, y = relu.args
+        between, z, which, *how = pooling.args
+        if between.root is not y.root:
+            continue
+        back = [step for step in _users([*forward, *backward], y) if step not in (relu, pooling)]
+        if [step.operation for step in back] not in ([], [elementwise.relu_backward]):
+            continue
+        if back and len(_users(backward, back[0].args[1])) != 2:  # its gradient comes from the pool alone
+            continue
+        pooled, flat = _like(z, z.shape), (z.shape[0], int(np.prod(z.shape[1:])))
+        image = x.reshape(between.shape)
+        forward = _replaced(forward, {
+            id(relu): [Step(pool.max_forward, (image, pooled, which, *how), pooling.layer)],
+            id(pooling): [Step(elementwise.relu_forward, (pooled.reshape(flat), z.reshape(flat)), relu.layer)],
+        })  # fmt: skip
+        if not back:
+            continue
+        dx = back[0].args[2]
+        (unpool,) = (step for step in _users(backward, which) if step.operation is pool.max_backward)
+        dz = unpool.args[0]
+        gradient = _like(dz, dz.shape)
+        relu_args = z.reshape(flat), dz.reshape(flat), gradient.reshape(flat)
+        backward = _replaced(backward, {
+            id(unpool): [Step(elementwise.relu_backward, relu_args, relu.layer)],
+            id(back[0]): [Step(pool.max_backward, (gradient, which, dx.reshape(between.shape), *how), pooling.layer)],
+        })  # fmt: skip
+    return forward, backward
+
+
+def _gradients_of_winners(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
+    for convolution, pooling in _neighbours(forward, conv.forward, pool.max_forward):
+        image, w, _, y, stride, dilation, groups = convolution.args
+        between, z, which, *how = pooling.args
+        if between.root is not y.root or groups > 1 or max(dilation) > 1:
+            continue
+        if not pooled_conv.is_faster(w.shape, y.shape, z.shape):
+            continue
+        unpools = [step for step in _users(backward, which) if step.operation is pool.max_backward]
+        if not unpools:  # prediction, or a layer whose output needs no gradient
+            continue
+        unpool = unpools[0]
+        dz, _, dy, *_ = unpool.args
+        changes: dict[int, list[Step]] = {id(unpool): []}
+        for step in _users(backward, dy):
+            if step is unpool:
+                continue
+            if step.operation is bias.backward:
+                pixels = dz.reshape((dz.shape[0], int(np.prod(dz.shape[1:4])), dz.shape[4]))
+                operation, args = bias.backward, (pixels, step.args[1])
+            elif step.operation is conv.backward_weights:
+                operation, args = pooled_conv.backward_weights, (image, dz, which, step.args[2], stride, *how)
+            elif step.operation is conv.backward_data:
+                _, _, dx, _, padding, *_ = step.args
+                size = pooled_conv.backward_data_work(dx.shape, dz.shape, w.shape, stride, padding, *how)
+                work = _like(dx, (size,))
+                sizes = y.shape[1:4]
+                args = (dz, which, w, dx, sizes, stride, padding, *how, work)
+                operation = pooled_conv.backward_data
+            else:
+                break
+            changes[id(step)] = [Step(operation, args, step.layer)]
+        else:
+            backward = _replaced(backward, changes)
+    return forward, backward

@@ -1,0 +1,163 @@
+"""The gradients of a convolution whose output goes into a max-pool, straight from the gradient behind the pool.
+
+Only the pixel that won a window has a gradient, so behind a 2×2 pool three quarters of the convolution's dy are 0, and
+more where a ReLU is dead. These kernels go from one winner to the next instead:
+
+    backward_weights   dw[f,c,k] = Σ over windows       dy[i,o,k] · x[i, winner·stride + f, c]
+    backward_data      dx[i, winner·stride + f, c]  +=  dy[i,o,k] · w[f,c,k]
+
+Each winner brings F·R rows of (s, c), contiguous in x and in a filter: the sparse tile's rows (`sparse_tile.py`).
+Arrays are those of `conv.py`, without groups and dilation, and of `pool.py`: dy and which (chunk, O, P, Q, K) behind
+the pool. A winner whose dy is 0 is left out.
+"""
+
+import math
+
+import numpy as np
+
+from . import conv, pool
+from .operation import device, operation, prange
+from .sparse_tile import sparse_tile
+from .tile import LANES, padded
+
+NONE = (1, 1, 1)  # dilation: pixels of a filter are neighbours
+
+
+def is_faster(w_shape, y_shape, z_shape) -> bool:
+    """Whether going from winner to winner takes fewer steps than the dense gradient, for w (F, R, S, C, K), a
+    convolution's output y and the pool's z: counted in vectors, for each number of y."""
+    F, R, S, C, K = w_shape
+    winners = 2 * F * R * -(-S * C // LANES) + 3  # unaligned rows cost twice, finding the winner a little
+    dense = F * R * S * C / LANES * (padded(K, LANES) / K) + 0.5  # and dy is written in full
+    return winners * math.prod(z_shape) < dense * math.prod(y_shape)
+
+
+def _before_pool(n, dy, which, sizes, window, step, around):
+    """The gradient before the pool, of an image of those sizes."""
+    full = np.empty((dy.shape[0], *sizes, dy.shape[4]), dy.dtype)
+    pool.max_backward(n, dy, which, full, window, step, around)
+    return full
+
+
+@operation
+def backward_weights(n, x, dy, which, dw, stride, window, step, around):
+    """Gradient dw of the first n samples, from padded images x; window, step and around are the pool's."""
+    sizes = [(x.shape[1 + a] - dw.shape[a]) // stride[a] + 1 for a in range(3)]
+    conv.backward_weights(n, x, _before_pool(n, dy, which, sizes, window, step, around), dw, stride, NONE, 1)
+
+
+@device
+def _windows(output, stride, window, step, around, H, W, C, first, inside):
+    """Where in the convolution's image the first pixel of each window's filter lies, and how much further for each of
+    the window's pixels."""
+    _, P, Q = output
+    for t in range(first.shape[0]):
+        o, p, q = t // (P * Q), t // Q % P, t % Q
+        d, h, v = o * step[0] - around[0], p * step[1] - around[1], q * step[2] - around[2]
+        first[t] = ((d * stride[0] * H + h * stride[1]) * W + v * stride[2]) * C
+    for t in range(inside.shape[0]):
+        d, h, v = t // (window[1] * window[2]), t // window[2] % window[1], t % window[2]
+        inside[t] = ((d * stride[0] * H + h * stride[1]) * W + v * stride[2]) * C
+
+
+@backward_weights.nest
+def backward_weights_nest(n, x, dy, which, dw, stride, window, step, around):
+    D, H, W, C = x.shape[1], x.shape[2], x.shape[3], x.shape[4]
+    R, K = dw.shape[1], dw.shape[4]
+    rows, columns = dw.shape[0] * R, dw.shape[2] * C
+    output = dy.shape[1], dy.shape[2], dy.shape[3]
+    windows = output[0] * output[1] * output[2]
+    first, inside = np.empty(windows, np.int64), np.empty(window[0] * window[1] * window[2], np.int64)
+    _windows(output, stride, window, step, around, H, W, C, first, inside)
+    x_row, sum_row = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    for m in range(rows):
+        x_row[m], sum_row[m] = (m // R * H + m % R) * W * C, m * columns
+    flat_x, flat_dy, flat_which, flat_dw = x.reshape(-1), dy.reshape(-1), which.reshape(-1), dw.reshape(-1)
+    for k in prange(K):
+        value, offset = np.empty(windows, np.float32), np.empty(windows, np.int64)
+        sums = np.zeros(rows * columns, np.float32)
+        for i in range(n):
+            count = 0
+            for t in range(windows):
+                at = (i * windows + t) * K + k
+                value[count], offset[count] = flat_dy[at], first[t] + inside[flat_which[at]]
+                count += flat_dy[at] != 0
+            for column in range(0, columns, LANES):
+                sparse_tile(value, offset, count, flat_x, i * D * H * W * C + column, x_row, rows,
+                            sums, column, sum_row, min(LANES, columns - column))  # fmt: skip
+        for m in range(rows * columns):
+            flat_dw[m * K + k] = sums[m]
+
+
+@device
+def _extent(size, padding, outputs, window, step, around, filter_size, stride):
+    """Length of the padded image that gradients are added to: as far as windows reach, and as the image."""
+    reached = ((outputs - 1) * step - around + window - 1) * stride + filter_size
+    return max(size + padding, reached)
+
+
+def backward_data_work(dx_shape, dy_shape, w_shape, stride, padding, window, step, around) -> int:
+    """Floats of scratch that backward_data needs: padded images, and the filters, outputs first."""
+    total = dx_shape[0] * dx_shape[4]
+    for a in range(3):
+        total *= _extent(
+            dx_shape[1 + a], padding[a], dy_shape[1 + a], window[a], step[a], around[a], w_shape[a], stride[a]
+        )
+    return total + math.prod(w_shape)
+
+
+@operation
+def backward_data(n, dy, which, w, dx, sizes, stride, padding, window, step, around, work):
+    """Gradient dx of the first n images before padding; `sizes` (O, P, Q) are the convolution's outputs, `padding` is
+    the one before the image, window, step and around are the pool's; `work` is scratch, see backward_data_work."""
+    before = _before_pool(n, dy, which, sizes, window, step, around)
+    conv.backward_data(n, before, w, dx, stride, padding, NONE, 1, work)
+
+
+@backward_data.nest
+def backward_data_nest(n, dy, which, w, dx, sizes, stride, padding, window, step, around, work):
+    D, H, W, C = dx.shape[1], dx.shape[2], dx.shape[3], dx.shape[4]
+    F, R, S, K = w.shape[0], w.shape[1], w.shape[2], w.shape[4]
+    rows, columns = F * R, S * C
+    output = dy.shape[1], dy.shape[2], dy.shape[3]
+    windows, places = output[0] * output[1] * output[2], window[0] * window[1] * window[2]
+    depth = _extent(D, padding[0], output[0], window[0], step[0], around[0], F, stride[0])
+    height = _extent(H, padding[1], output[1], window[1], step[1], around[1], R, stride[1])
+    width = _extent(W, padding[2], output[2], window[2], step[2], around[2], S, stride[2])
+    image = depth * height * width * C
+    first, inside = np.empty(windows, np.int64), np.empty(places, np.int64)
+    _windows(output, stride, window, step, around, height, width, C, first, inside)
+    w_row, image_row = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    for m in range(rows):
+        w_row[m], image_row[m] = m * columns, (m // R * height + m % R) * width * C
+    filters = work[work.shape[0] - K * rows * columns :]
+    flat_w = w.reshape(-1)
+    for m in range(rows * columns):
+        for k in range(K):
+            filters[k * rows * columns + m] = flat_w[m * K + k]
+    flat_dy, flat_which, flat_dx = dy.reshape(-1), which.reshape(-1), dx.reshape(-1)
+    for i in prange(n):
+        # The outputs that each pixel of a window has won, of one window after the other.
+        value, offset = np.empty((places, K), np.float32), np.empty((places, K), np.int64)
+        count = np.zeros(places, np.int64)
+        images = work[i * image : (i + 1) * image]
+        images[:] = 0
+        for t in range(windows):
+            at = (i * windows + t) * K
+            for k in range(K):
+                place = flat_which[at + k]
+                e = count[place]
+                value[place, e], offset[place, e] = flat_dy[at + k], k * rows * columns
+                count[place] = e + (flat_dy[at + k] != 0)
+            for place in range(places):
+                if count[place]:
+                    for column in range(0, columns, LANES):
+                        sparse_tile(value[place], offset[place], count[place], filters, column, w_row, rows,
+                                    images, first[t] + inside[place] + column, image_row,
+                                    min(LANES, columns - column))  # fmt: skip
+                    count[place] = 0
+        for d in range(D):
+            for h in range(H):
+                start = (((d + padding[0]) * height + h + padding[1]) * width + padding[2]) * C
+                line = ((i * D + d) * H + h) * W * C
+                flat_dx[line : line + W * C] = images[start : start + W * C]
