@@ -47,11 +47,13 @@ def make_sparse_tile():
         def less(a, b):
             return builder.icmp_signed("<", a, b)
 
-        def body(v, m0, height):
-            """Rows m0 … m0 + height of vectors v; those that are not there repeat the last one, and are not stored."""
-            last = builder.sub(rows, ir.Constant(i64, 1))
+        def body(v, m0, height, whole):
+            """Rows m0 … m0 + height of vectors v; unless they are `whole`, those that are not there repeat the last
+            one, and are not stored."""
             row = [builder.add(m0, ir.Constant(i64, m)) for m in range(height)]
-            row = [builder.select(less(m, last), m, last) for m in row]
+            if not whole:
+                last = builder.sub(rows, ir.Constant(i64, 1))
+                row = [builder.select(less(m, last), m, last) for m in row]
             b_offset = [builder.load(at(b_row, m)) for m in row]
             c_place = [at(c, builder.add(c0, builder.load(at(c_row, m)))) for m in row]
             sums = [cgutils.alloca_once_value(builder, v.load(place)) for place in c_place]
@@ -62,20 +64,24 @@ def make_sparse_tile():
                     product = v.fma(factor, v.load(at(start, b_offset[m])), builder.load(sums[m]))
                     builder.store(product, sums[m])
             for m in range(height):
+                if whole:
+                    v.store(builder.load(sums[m]), c_place[m])
+                    continue
                 with builder.if_then(less(builder.add(m0, ir.Constant(i64, m)), rows)):
                     v.store(builder.load(sums[m]), c_place[m])
 
         def by_rows(v):
-            tall, low = HEIGHTS
-            tiles = builder.sdiv(builder.add(rows, ir.Constant(i64, tall - 1)), ir.Constant(i64, tall))
-            with cgutils.for_range(builder, tiles, intp=i64) as number:
-                m0 = builder.mul(number.index, ir.Constant(i64, tall))
-                left = builder.sub(rows, m0)
-                with builder.if_else(less(ir.Constant(i64, low), left)) as (many, few):
-                    with many:
-                        body(v, m0, tall)
-                    with few:
-                        body(v, m0, low)
+            """Five rows at a time, then three, then the rest."""
+            done = cgutils.alloca_once_value(builder, ir.Constant(i64, 0))
+            for height in HEIGHTS:
+                left = builder.sub(rows, builder.load(done))
+                with cgutils.for_range(builder, builder.sdiv(left, ir.Constant(i64, height)), intp=i64):
+                    m0 = builder.load(done)
+                    body(v, m0, height, whole=True)
+                    builder.store(builder.add(m0, ir.Constant(i64, height)), done)
+            m0 = builder.load(done)
+            with builder.if_then(less(m0, rows)):
+                body(v, m0, HEIGHTS[-1] - 1, whole=False)
 
         with builder.if_else(less(cols, ir.Constant(i64, LANES))) as (edge, whole):
             with whole:
