@@ -25,7 +25,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from .operation import device, operation, prange
-from .tile import LANES, NARROW, ROWS, near_height, near_tile, padded, tile
+from .tile import LANES, ROWS, evenly, near_height, near_tile, padded, tile
 
 NEAR = 4096  # floats of dy that the tiles of a weight gradient go over together
 BLOCKS = 16  # blocks of 2·ROWS rows of a weight gradient that one thread makes together
@@ -81,7 +81,7 @@ def forward_nest(n, x, w, b, y, stride, dilation, groups):
     flat_x, flat_w, flat_y = x.reshape(-1), w.reshape(-1), y.reshape(-1)
     begin = b if b.shape[0] > 0 else np.zeros(K, np.float32)
     # Pixels of a row of grey images are neighbours.
-    near = stride[2] * C == 1 and K <= NARROW
+    near = stride[2] * C == 1
     high, across = (near_height(K), Q) if near else (ROWS, pixels)
     for i in prange(n):
         for line in range(0, pixels, across):
@@ -155,9 +155,10 @@ def backward_weights_nest(n, x, dy, dw, stride, dilation, groups):
                         cols = min(LANES, (g + 1) * outputs - k)
                         high = near_height(cols) if near else ROWS
                         for number in range(first, last):
-                            below = _row_of(number + 1, blocks, run)
-                            for m in range(_row_of(number, blocks, run), below, high):
-                                rows = min(high, below - m)
+                            above, below = _row_of(number, blocks, run), _row_of(number + 1, blocks, run)
+                            step = evenly(below - above, high)
+                            for m in range(above, below, step):
+                                rows = min(step, below - m)
                                 if near:
                                     near_tile(flat_x, i * image + g * inputs, a_row, m, rows, a_tap[t:end],
                                               b_tap[t:end], Q, stride[2] * C, flat_dy, i * pixels * K + k, K,

@@ -39,6 +39,13 @@ def padded(count, multiple):
     return (count + multiple - 1) // multiple * multiple
 
 
+@device
+def evenly(rows, high):
+    """Rows of each tile where they are shared evenly among as few tiles of at most that many as it takes."""
+    tiles = (rows + high - 1) // high
+    return (rows + tiles - 1) // max(1, tiles)
+
+
 def tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0):
     """Sums over taps and steps for rows m0 … m0+rows (at most ROWS) and `cols` columns (at most LANES), into c.
 
@@ -143,7 +150,12 @@ def make_tile(rows: int, near: bool):
 
         with builder.if_else(less(arg["cols"], ir.Constant(i64, LANES))) as (edge, whole):
             with whole:
-                by_rows(Vectors(builder, LANES), rows)
+                v, few = Vectors(builder, LANES), rows * 5 // 8
+                with builder.if_else(less(ir.Constant(i64, few), arg["rows"])) as (most, half):
+                    with most:
+                        by_rows(v, rows)
+                    with half:
+                        body(v, few)
             with edge, builder.if_else(less(ir.Constant(i64, NARROW), arg["cols"])) as (wide, narrow):
                 with wide:
                     body(Vectors(builder, LANES, arg["cols"]), rows)
