@@ -27,8 +27,8 @@ LEFT_ALONE = {
     "grouped": ([Conv2d(1, 4, 3), Conv2d(4, 6, 5, groups=2), MaxPool2d(2)], IMAGE),
     "dilated": ([Conv2d(1, 6, 5, dilation=2), MaxPool2d(2)], IMAGE),
     "something in between": ([Conv2d(1, 6, 5), Dropout(0.3), MaxPool2d(2)], IMAGE),
-    "windows side by side in one pixel": ([Conv2d(1, 6, 5), MaxPool2d(2, 1)], IMAGE),
-    "little to gain": ([Conv2d(1, 32, 3), MaxPool2d(2)], IMAGE),
+    "windows side by side in one pixel": ([Conv2d(1, 6, 5, bias=False), MaxPool2d(2, 1)], IMAGE),
+    "little to gain": ([Conv2d(1, 32, 3, bias=False), MaxPool2d(2)], IMAGE),
 }
 
 
@@ -94,6 +94,26 @@ def test_a_relu_goes_behind_the_pool_and_only_there():
     before = ["elementwise.relu_forward", "pool.max_forward"]
     assert order(ReLU(), Concat(MaxPool2d(2), AvgPool2d(2)))[:2] == before
     assert order(ReLU(), Residual(Identity()), MaxPool2d(2))[:2] == before
+
+
+def test_a_bias_sums_behind_the_pool():
+    """Winograd's convolution, too, and where nothing else changes."""
+    for layers in (
+        [Conv2d(1, 16, 3), Conv2d(16, 16, 3, algorithm="winograd4"), MaxPool2d(2)],
+        [Conv2d(1, 32, 3), MaxPool2d(3, 2)],
+    ):
+        (*_, fused), (*_, plain) = (
+            [
+                s
+                for s in plan_of(layers, IMAGE, fuse).backward
+                if s.operation.name == "bias.backward" and s.layer.type == "Conv2d"
+            ][:1]
+            for fuse in (True, False)
+        )
+        assert fused.args[0].nbytes * 4 <= plain.args[0].nbytes
+        (_, gradients), (_, expected) = (results(plan_of(layers, IMAGE, fuse), IMAGE) for fuse in (True, False))
+        for name, value in expected.items():
+            np.testing.assert_allclose(gradients[name], value, rtol=1e-10, atol=1e-13)
 
 
 def test_prediction_is_fused_too_and_gives_the_same_bits():

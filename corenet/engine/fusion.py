@@ -1,11 +1,12 @@
 """Runs of steps that fewer or faster steps can replace, found when a plan is finished.
 
     ReLU → max-pool     the ReLU goes behind the pool, where there is less to do: the maximum commutes with it
+    bias → max-pool     every gradient behind the pool goes to one pixel before it: the sum over either is the bias's
     conv → max-pool     the gradients of the convolution are made from the pool's, winner by winner (`pooled_conv.py`)
 
 A rule looks for its pattern among the forward steps, makes sure that nothing else reads or writes what lies in
 between, and replaces the backward steps with the forward ones. Results are those of the steps as planned: the same bits
-for the first rule, another order of summation for the second.
+for the first rule, another order of summation for the others.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Steps = list[Step | Meet]
 
 def replace_runs(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
     """The steps, in order of running, with every pattern replaced."""
-    for rule in (_pool_before_relu, _gradients_of_winners):
+    for rule in (_pool_before_relu, _bias_behind_pool, _gradients_of_winners):
         forward, backward = rule(forward, backward)
     return forward, backward
 
@@ -83,6 +84,17 @@ def _pool_before_relu(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
     return forward, backward
 
 
+def _bias_behind_pool(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
+    for unpool in [step for step in backward if isinstance(step, Step) and step.operation is pool.max_backward]:
+        dz, _, dy, *_ = unpool.args
+        pixels = dz.reshape((dz.shape[0], int(np.prod(dz.shape[1:4])), dz.shape[4]))
+        backward = _replaced(backward, {
+            id(step): [Step(bias.backward, (pixels, step.args[1]), step.layer)]
+            for step in _users(backward, dy) if step.operation is bias.backward
+        })  # fmt: skip
+    return forward, backward
+
+
 def _gradients_of_winners(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
     for convolution, pooling in _neighbours(forward, conv.forward, pool.max_forward):
         image, w, _, y, stride, dilation, groups = convolution.args
@@ -100,10 +112,7 @@ def _gradients_of_winners(forward: Steps, backward: Steps) -> tuple[Steps, Steps
         for step in _users(backward, dy):
             if step is unpool:
                 continue
-            if step.operation is bias.backward:
-                pixels = dz.reshape((dz.shape[0], int(np.prod(dz.shape[1:4])), dz.shape[4]))
-                operation, args = bias.backward, (pixels, step.args[1])
-            elif step.operation is conv.backward_weights:
+            if step.operation is conv.backward_weights:
                 operation, args = pooled_conv.backward_weights, (image, dz, which, step.args[2], stride, *how)
             elif step.operation is conv.backward_data:
                 _, _, dx, _, padding, *_ = step.args
