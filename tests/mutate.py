@@ -113,11 +113,11 @@ def change(mutant: Mutant, folder: str) -> None:
     for cached in (numba_backend._device, numba_backend._tile, numba_backend._patch, numba_backend.tile_rows):
         cached.cache_clear()
 
-    def dispatcher(operation, parallel):
+    def dispatcher(operation, parallel, c_tile=None):
         if operation not in fresh:
-            return nothing_new(operation, parallel)
+            return nothing_new(operation, parallel, c_tile)
         numba_backend.cache_folder = lambda: folder
-        return anew(operation, parallel)
+        return anew(operation, parallel, c_tile)
 
     numba_backend.dispatcher = dispatcher
 
