@@ -19,6 +19,9 @@
 #else
 #define X86 0
 #endif
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
 #define COLUMNS 16
 #define INLINE static inline __attribute__((always_inline))
@@ -37,6 +40,7 @@ INLINE __attribute__((target("avx512f"))) __mmask16 first_lanes_avx512(int64_t n
 #define WIDTH 16
 #define ROWS 8
 #define SPLAT(x) (vector_avx512) _mm512_set1_ps(x)
+#define MULTIPLY_ADD(x, y, z) (vector_avx512) _mm512_fmadd_ps((__m512)(x), (__m512)(y), (__m512)(z))
 #define LOAD_SOME(p, n) (vector_avx512) _mm512_maskz_loadu_ps(first_lanes_avx512(n), p)
 #define STORE_SOME(p, n, v) _mm512_mask_storeu_ps(p, first_lanes_avx512(n), (__m512)(v))
 #include "tile_body.inc"
@@ -50,6 +54,7 @@ INLINE __attribute__((target("avx2,fma"))) __m256i first_lanes_avx2(int64_t n) {
 #define WIDTH 8
 #define ROWS 6
 #define SPLAT(x) (vector_avx2) _mm256_set1_ps(x)
+#define MULTIPLY_ADD(x, y, z) (vector_avx2) _mm256_fmadd_ps((__m256)(x), (__m256)(y), (__m256)(z))
 #define LOAD_SOME(p, n) (vector_avx2) _mm256_maskload_ps(p, first_lanes_avx2(n))
 #define STORE_SOME(p, n, v) _mm256_maskstore_ps(p, first_lanes_avx2(n), (__m256)(v))
 #include "tile_body.inc"
@@ -73,6 +78,7 @@ INLINE __attribute__((target("avx2,fma"))) __m256i first_lanes_avx2(int64_t n) {
 #define WIDTH 4
 #define ROWS 6
 #define SPLAT(x) (TILE(vector)) SPLAT_4(x)
+#define MULTIPLY_ADD(x, y, z) (vector_neon) vfmaq_f32((float32x4_t)(z), (float32x4_t)(x), (float32x4_t)(y))
 #define LOAD_SOME(p, n) (TILE(vector)) LOAD_3(p, n)
 #define STORE_SOME STORE_3
 #include "tile_body.inc"
@@ -84,6 +90,7 @@ INLINE __attribute__((target("avx2,fma"))) __m256i first_lanes_avx2(int64_t n) {
 #define WIDTH 4
 #define ROWS 2
 #define SPLAT(x) (TILE(vector)) SPLAT_4(x)
+#define MULTIPLY_ADD(x, y, z) ((x) * (y) + (z))
 #define LOAD_SOME(p, n) (TILE(vector)) LOAD_3(p, n)
 #define STORE_SOME STORE_3
 #include "tile_body.inc"
