@@ -108,14 +108,19 @@ def _rebuild(function: Callable, name: str, c_tile: str | None) -> Callable:
     return rebuilt
 
 
-@cache
 def dispatcher(operation: Operation, parallel: bool, c_tile: str | None = None):
-    """Numba's dispatcher of an operation's nest; nothing is compiled yet."""
+    """Numba's dispatcher of an operation's nest; nothing is compiled yet. Nests without a tile have no C variant."""
     loops = operation.loops
     assert loops is not None
-    parallel = parallel and "prange" in loops.__code__.co_names
-    if not _uses_tile(loops):
-        c_tile = None
+    return _dispatcher(
+        operation, parallel and "prange" in loops.__code__.co_names, c_tile if _uses_tile(loops) else None
+    )
+
+
+@cache
+def _dispatcher(operation: Operation, parallel: bool, c_tile: str | None):
+    loops = operation.loops
+    assert loops is not None
     # The number of rows is part of the name: a library that was built anew may have another, and nests rely on it.
     tile_name = f"_c_{c_tile}_{tile_rows(c_tile)}" if c_tile else ""
     name = f"{operation.name.replace('.', '_')}{tile_name}_{'parallel' if parallel else 'serial'}"
