@@ -135,7 +135,6 @@ def test_a_process_says_the_same(folder):
     ("predict run good.png", "PIL", "pip install 'corenet[images]'"),
     ("train digits --kernels numba", "numba", "kernels: expected an importable Numba"),
     ("train digits --kernels c", "numba", "kernels: expected an importable Numba"),
-    ("train digits --kernels c", "corenet._native", "kernels: expected the C library, got no C library"),
     ("evaluate run --kernels numba", "numba", "kernels: expected an importable Numba"),
 ])  # fmt: skip
 def test_what_is_not_installed_is_named(arguments, module, extra, folder, tmp_path):

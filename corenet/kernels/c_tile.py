@@ -1,7 +1,7 @@
 """The register tile of the C library (csrc/tile.c) in nests that Numba compiles: called as `tile.py` defines it.
 
-A compiled nest knows the C function by a symbol only, so it can be kept on disk. LLVM is told what the symbol stands for
-before the nest is compiled or loaded: one that it does not know would end the process.
+A compiled nest knows the C function by a symbol only, so it can be kept on disk. LLVM is told what the symbol stands
+for before the nest is compiled or loaded: one that it does not know would end the process.
 """
 
 from functools import cache
