@@ -48,9 +48,8 @@ def make_c_tile(name: str, near: bool):
         def at(index, offset):
             return builder.gep(array(index).data, [offset])
 
-        a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0 = range(
-            18
-        )
+        a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step = range(9)
+        b, b0, b_step, c, c0, c_row, cols, start, start0 = range(9, 18)
         taps = builder.extract_value(array(a_tap).shape, 0)
         given = builder.icmp_signed(">", builder.extract_value(array(start).shape, 0), ir.Constant(i64, 0))
         begin = builder.select(given, at(start, args[start0]), ir.Constant(floats, None))

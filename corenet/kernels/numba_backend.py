@@ -112,9 +112,8 @@ def dispatcher(operation: Operation, parallel: bool, c_tile: str | None = None):
     """Numba's dispatcher of an operation's nest; nothing is compiled yet. Nests without a tile have no C variant."""
     loops = operation.loops
     assert loops is not None
-    return _dispatcher(
-        operation, parallel and "prange" in loops.__code__.co_names, c_tile if _uses_tile(loops) else None
-    )
+    parallel = parallel and "prange" in loops.__code__.co_names
+    return _dispatcher(operation, parallel, c_tile if _uses_tile(loops) else None)
 
 
 @cache
