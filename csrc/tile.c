@@ -13,7 +13,7 @@
 
 #include <stddef.h>
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#if defined(__x86_64__)
 #define X86 1
 #include <immintrin.h>
 #else
@@ -113,13 +113,14 @@ static int same(const char *a, const char *b) {
     return *a == *b;
 }
 
+/* The builtins ask the operating system, too, whether it saves the registers. */
 static int cpu_has(const char *name) {
 #if X86
     __builtin_cpu_init();
     if (same(name, "avx512")) return __builtin_cpu_supports("avx512f") != 0;
     if (same(name, "avx2")) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #endif
-    return name != NULL; /* what the compiler may assume of every such CPU */
+    return same(name, "neon") || same(name, "baseline"); /* which every CPU has that this was compiled for */
 }
 
 const corenet_tile *corenet_tile_select(const char *name) {

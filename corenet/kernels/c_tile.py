@@ -6,14 +6,14 @@ for before the nest is compiled or loaded: one that it does not know would end t
 
 from functools import cache
 
-import llvmlite.binding
-
 from . import native
 
 
 @cache
 def linked(name: str) -> native.Tile:
     """The C tile of that name, whose functions LLVM knows from now on."""
+    import llvmlite.binding
+
     found = native.tile(name)
     if found is None:
         raise LookupError(f"no C tile {name!r} here; there are: {', '.join(native.tiles()) or 'none'}")
