@@ -2,6 +2,7 @@
 
 Every csrc/*.h is a public interface, in the plain C that cffi can read: lines that start with # are for the C
 compiler, the rest is declared to Python as it stands. So a function is declared once. To add one, add a .c and a .h.
+A .inc is text that a .c includes more than once.
 
 The extension is optional: without a C compiler the installation succeeds and corenet runs on its Numba and NumPy
 kernels (`corenet info` says so). Options that must never appear here: fast-math, which as a side effect of loading the
@@ -31,7 +32,7 @@ ffi.set_source(
     "corenet._native",
     "\n".join(f'#include "{header.name}"' for header in headers),
     sources=[f"{FOLDER}/{source.name}" for source in sorted(HERE.glob("*.c"))],
-    depends=[f"{FOLDER}/{header.name}" for header in headers],
+    depends=[f"{FOLDER}/{included.name}" for included in [*headers, *sorted(HERE.glob("*.inc"))]],
     include_dirs=[FOLDER],
     extra_compile_args=["-std=c11", "-O3", "-ffp-contract=fast"],
     optional=True,

@@ -12,7 +12,7 @@ from pathlib import Path
 import corenet.kernels
 
 FOLDER = Path(corenet.kernels.__file__).parent
-NO_KERNELS = {"__init__", "backend", "clock", "native", "numba_backend", "operation"}
+NO_KERNELS = {"__init__", "backend", "c_tile", "clock", "native", "numba_backend", "operation"}
 RULES_TEXT = """\
     element   after the last statement, one element of an output is changed
     term      a + b → a,  a · b → a,  x += y → x = y,  −x → x,  max(0, x) → x

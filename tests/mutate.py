@@ -107,19 +107,19 @@ def change(mutant: Mutant, folder: str) -> None:
     function = target(mutant)
     code = compile(mutant.source(), function.__code__.co_filename, "exec")
     function.__code__ = next(c for c in code.co_consts if getattr(c, "co_name", None) == mutant.function)
-    everything, nothing_new = mutant.function in ("make_tile", "make_patch", "rows_for"), numba_backend.dispatcher
+    everything, nothing_new = mutant.function in ("make_tile", "make_patch", "rows_for"), numba_backend._dispatcher
     fresh = {o for o in OPERATIONS if everything or function in used_by(function_of(o.loops))}
-    anew = numba_backend.cache(numba_backend.dispatcher.__wrapped__)
+    anew = numba_backend.cache(numba_backend._dispatcher.__wrapped__)
     for cached in (numba_backend._device, numba_backend._tile, numba_backend._patch, numba_backend.tile_rows):
         cached.cache_clear()
 
-    def dispatcher(operation, parallel):
+    def dispatcher(operation, parallel, c_tile):
         if operation not in fresh:
-            return nothing_new(operation, parallel)
+            return nothing_new(operation, parallel, c_tile)
         numba_backend.cache_folder = lambda: folder
-        return anew(operation, parallel)
+        return anew(operation, parallel, c_tile)
 
-    numba_backend.dispatcher = dispatcher
+    numba_backend._dispatcher = dispatcher
 
 
 class Mutations:

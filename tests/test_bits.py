@@ -169,6 +169,14 @@ def test_numpy_and_numba_train_the_same_net(trainer, name):
         np.testing.assert_allclose(np.frombuffer(a[same], "f4"), np.frombuffer(b[same], "f4"), rtol=0, atol=2e-3)
 
 
+@pytest.mark.skipif(not native.tiles() or native.tile().name == "baseline", reason="no C tile that rounds as Numba's")
+@pytest.mark.parametrize("name", ["plain", "everything, many chunks"])
+def test_c_kernels_leave_no_trace_either(trainer, name):
+    alone = CASES[name].train(trainer, kernels="numba")
+    for workers in (2, 1):
+        assert differing(alone, CASES[name].train(trainer, kernels="c", workers=workers)) == []
+
+
 def test_again_is_the_same_and_another_seed_is_not(trainer):
     case = CASES["everything"]
     first = case.train(trainer, workers=2)

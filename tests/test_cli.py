@@ -218,9 +218,12 @@ def test_info_says_what_runs_and_why(tmp_path):
     assert found["datasets"].keys() == {"digits", "fashion-mnist", "fashion-mnist-subset"}
     assert found["extras"].keys() == {"images", "plot"}
     text = succeed("info", cwd=tmp_path)
-    for start in ("corenet ", "CPU ", "workers ", "kernels ", "tile ", "C library ", "cache ", "BLAS ", "extras "):
+    for start in ("corenet ", "CPU ", "workers ", "kernels ", "tile ", "C library ", "C tile ", "cache ",
+                  "BLAS ", "extras "):  # fmt: skip
         assert f"\n{start}" in f"\n{text}"
     assert found["cpu"] in text and found["cache"] in text
+    for tile in found["c_tiles"]:
+        assert f"{tile['name']} ({tile['rows']} rows)" in text
 
 
 def test_info_without_numba_says_so(tmp_path):

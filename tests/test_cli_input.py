@@ -63,7 +63,7 @@ CASES = {
     "train digits --lr nan": "--lr: expected a number above 0, got nan",
     "train digits --lr inf": "--lr: expected a number above 0, got inf",
     "train digits --optimizer lamb": "--optimizer: expected adam or sgd, got 'lamb'",
-    "train digits --kernels cuda": "kernels: expected one of 'auto', 'numba', 'numpy', got 'cuda'",
+    "train digits --kernels cuda": "kernels: expected one of 'auto', 'numba', 'numpy', 'c', ",
     "train digits --model digits_cn": "Did you mean 'digits_cnn'?",
     "train digits --model keras_mnist": "images of digits for the model keras_mnist: expected 28×28×1, got 8×8×1",
     # corenet train: data
@@ -134,6 +134,7 @@ def test_a_process_says_the_same(folder):
 @pytest.mark.parametrize("arguments, module, extra", [
     ("predict run good.png", "PIL", "pip install 'corenet[images]'"),
     ("train digits --kernels numba", "numba", "kernels: expected an importable Numba"),
+    ("train digits --kernels c", "numba", "kernels: expected an importable Numba"),
     ("evaluate run --kernels numba", "numba", "kernels: expected an importable Numba"),
 ])  # fmt: skip
 def test_what_is_not_installed_is_named(arguments, module, extra, folder, tmp_path):

@@ -64,7 +64,7 @@ def test_the_build_asks_for_no_forbidden_option():
 
 @needs_sources
 def test_no_source_asks_for_them_either():
-    for path in [*ROOT.glob("csrc/**/*.[ch]"), ROOT / "setup.py"]:
+    for path in [*ROOT.glob("csrc/**/*.[ch]"), *ROOT.glob("csrc/*.inc"), ROOT / "setup.py"]:
         assert not re.search(r"fast-?math|pragma\s+omp|omp\.h|Ofast|march=native", path.read_text()), path
 
 

@@ -173,7 +173,8 @@ def test_the_checker_sees_what_is_forbidden(tmp_path, monkeypatch):
 def built_from() -> list[Path]:
     """What an installation is compiled from; tests may run without a checkout."""
     csrc = CHECKOUT / "csrc"
-    return [path for path in (*csrc.glob("*.[ch]"), *csrc.glob("*.py"), CHECKOUT / "setup.py") if path.is_file()]
+    sources = [path for kind in ("*.[ch]", "*.inc", "*.py") for path in csrc.glob(kind)]
+    return [path for path in (*sources, CHECKOUT / "setup.py") if path.is_file()]
 
 
 def code_of(path: Path) -> str:

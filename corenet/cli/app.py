@@ -22,7 +22,7 @@ Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A run folder of co
 Workers = Annotated[str, typer.Option(metavar="auto|N", help="Worker processes; auto: one for each usable core.")]
 Threads = Annotated[int, typer.Option(metavar="N", help="Threads of each worker.")]
 ShareCores = Annotated[bool, typer.Option("--share-cores", help="Allow more threads than usable cores.")]
-Kernels = Annotated[str, typer.Option(metavar="auto|numba|numpy", help="Which implementation computes.")]
+Kernels = Annotated[str, typer.Option(metavar="auto|numba|numpy|c", help="Which implementation computes.")]
 
 
 def command() -> Any:

@@ -46,6 +46,7 @@ def collect() -> dict[str, Any]:
         "layout": plan_layout("auto").reason,
         "kernels": chosen.reason,
         "c_library": native.reason,
+        "c_tiles": [{"name": tile.name, "rows": tile.rows} for tile in map(native.tile, native.tiles()) if tile],
         **_compiler(chosen.name),
         "blas": _blas(),
         "extras": _extras(),
@@ -60,6 +61,8 @@ def describe(found: dict[str, Any]) -> list[tuple[str, list[str]]]:
         tile = "none, without Numba"
     else:
         tile = f"{found['tile_rows']} rows × {LANES} floats, for {', '.join(found['cpu_features']) or 'any CPU'}"
+    c_tiles = [f"{tile['name']} ({tile['rows']} rows)" for tile in found["c_tiles"]]
+    c_tile = f"{' or '.join(c_tiles)}; kernels 'c' takes the first" if c_tiles else "none, without the C library"
     return [
         ("corenet", [f"{found['corenet']} on Python {found['python']}, {found['platform']}"]),
         ("libraries", [", ".join(libraries)]),
@@ -68,6 +71,7 @@ def describe(found: dict[str, Any]) -> list[tuple[str, list[str]]]:
         ("kernels", [found["kernels"]]),
         ("tile", [tile]),
         ("C library", [found["c_library"]]),
+        ("C tile", [c_tile]),
         ("cache", [found["cache"] or "none: nothing is compiled"]),
         ("BLAS", found["blas"] or ["none that threadpoolctl knows"]),
         ("extras", [f"{name}: {state}" for name, state in found["extras"].items()]),

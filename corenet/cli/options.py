@@ -35,7 +35,7 @@ def count_or_auto(option: str, text: str) -> int | Literal["auto"]:
 
 def kernels(name: str) -> str:
     """Kernels that can run here, as far as that is known without starting a worker."""
-    if name == "numba":  # asked for by name; "auto" does without, so it need not be looked for here
+    if name != "auto":  # asked for by name; "auto" takes what there is, so that need not be looked for here
         backend.select(name)
     return name
 

@@ -1,25 +1,30 @@
 """Which implementation of an operation runs: resolved once, per operation, when a plan is bound.
 
 Fallback is data: a backend is asked for an operation and gives the best it has, down to the NumPy definition, so a
-missing fast kernel is never a missing feature. "numba" needs an importable Numba; "numpy" always works.
+missing fast kernel is never a missing feature. "numba" needs an importable Numba; "numpy" always works. "c" is Numba's
+loop nests on the register tile of the C library instead of their own; "c-avx2" and the like are that tile for another
+instruction set than the best this CPU has.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..errors import ConfigError
+from . import native
 from .operation import Operation
 
-NAMES = ("auto", "numba", "numpy")
+NAMES = ("auto", "numba", "numpy", "c", *(f"c-{name}" for name in native.TILES))
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A set of kernels: its name ("numba" or "numpy"), how many threads its nests use, and why it was chosen."""
+    """A set of kernels: its name ("numba", "numpy" or "c"), how many threads its nests use, why it was chosen, and the
+    C tile its nests use, if they do."""
 
     name: str
     threads: int
     reason: str
+    c_tile: str | None = None
 
     def function(self, operation: Operation, args: tuple) -> Callable:
         """The implementation of an operation for arguments of these types, compiled if it has to be."""
@@ -27,7 +32,7 @@ class Backend:
             return operation.reference
         from .numba_backend import compile_for
 
-        return compile_for(operation, args, parallel=self.threads > 1)
+        return compile_for(operation, args, parallel=self.threads > 1, c_tile=self.c_tile)
 
 
 def numba_problem() -> str | None:
@@ -49,7 +54,22 @@ def select(name: str = "auto", threads: int = 1) -> Backend:
     if problem is None:
         import numba
 
-        return Backend("numba", threads, f"Numba {numba.__version__}, {threads} thread{'s' * (threads > 1)}")
-    if name == "numba":
+        numba_here = f"Numba {numba.__version__}, {threads} thread{'s' * (threads > 1)}"
+        if name in ("auto", "numba"):
+            return Backend("numba", threads, numba_here)
+        tile = _c_tile(name)
+        return Backend("c", threads, f"{numba_here}, on the C tile {tile.name}", tile.name)
+    if name != "auto":
         raise ConfigError("kernels", expected="an importable Numba", got=problem, fix="Use kernels='numpy'")
     return Backend("numpy", 1, f"NumPy definitions: {problem}")
+
+
+def _c_tile(name: str) -> native.Tile:
+    """The tile that "c" or "c-…" means. Raises ConfigError."""
+    if not native.available:
+        raise ConfigError("kernels", expected="the C library", got=native.reason, fix="Use kernels='numba'")
+    tile = native.tile(name.partition("-")[2] or "auto")
+    if tile is None:
+        here = ", ".join(f"'c-{known}'" for known in native.tiles())
+        raise ConfigError("kernels", expected=f"a tile that this CPU can run: {here}", got=repr(name))
+    return tile

@@ -1,8 +1,8 @@
 """Loop nests compiled by Numba: serial or parallel, kept on disk.
 
 A nest is plain Python whose global names `prange`, `tile`, `ROWS` and device functions stand for their compiled
-counterparts. `_rebuild` makes the function Numba sees: the same code under a name of its own (serial and parallel
-variants of one function would collide in Numba's cache), with those globals put in place.
+counterparts. `_rebuild` makes the function Numba sees: the same code under a name of its own (variants of one function,
+serial or parallel, on Numba's tile or one of C, would collide in Numba's cache), with those globals put in place.
 
 The on-disk cache lives in a folder named by a hash of every kernel source and of the versions that compile them, so an
 edited helper, another Numba or another corenet never meets a stale entry. No fast-math: results are the same bits in
@@ -22,6 +22,7 @@ import llvmlite.binding
 import numba
 from numba.core import config
 
+from .c_tile import linked, make_c_tile
 from .max_tile import make_max_tile, max_tile
 from .operation import Operation
 from .patch import Patch, make_patch
@@ -55,8 +56,8 @@ def cache_folder() -> str:
 
 
 @cache
-def _tile(near: bool):
-    return make_tile(tile_rows(), near)
+def _tile(near: bool, c_tile: str | None):
+    return make_c_tile(c_tile, near) if c_tile else make_tile(tile_rows(), near)
 
 
 _patch = cache(make_patch)
@@ -65,8 +66,10 @@ _max_tile = cache(make_max_tile)
 
 
 @cache
-def tile_rows() -> int:
-    """Rows of the register tile on this CPU."""
+def tile_rows(c_tile: str | None = None) -> int:
+    """Rows of the register tile on this CPU: Numba's, or the C library's of that name."""
+    if c_tile:
+        return linked(c_tile).rows
     features = config.CPU_FEATURES  # type: ignore[attr-defined]
     if features is None:
         features = ",".join(f"+{name}" for name, on in llvmlite.binding.get_host_cpu_features().items() if on)
@@ -74,26 +77,36 @@ def tile_rows() -> int:
 
 
 @cache
-def _device(function: Callable):
-    return numba.njit(nogil=True, error_model="numpy")(_rebuild(function, function.__name__))
+def _device(function: Callable, c_tile: str | None = None):
+    return numba.njit(nogil=True, error_model="numpy")(_rebuild(function, function.__name__, c_tile))
 
 
-def _rebuild(function: Callable, name: str) -> Callable:
+def _uses_tile(function: Callable) -> bool:
+    """Whether a nest or a device function calls the tile, or functions that do."""
+    used = [function.__globals__.get(name) for name in function.__code__.co_names]
+    return any(
+        value in (tile, near_tile) or (getattr(value, "is_device", False) and _uses_tile(value))
+        for value in used
+        if callable(value)
+    )
+
+
+def _rebuild(function: Callable, name: str, c_tile: str | None) -> Callable:
     names = dict(function.__globals__)
     for key in function.__code__.co_names:
         value = names.get(key)
         if value is range:
             names[key] = numba.prange
         elif value in (tile, near_tile):
-            names[key] = _tile(value is near_tile)
+            names[key] = _tile(value is near_tile, c_tile)
         elif value in (sparse_tile, max_tile):
             names[key] = _sparse_tile() if value is sparse_tile else _max_tile()
         elif isinstance(value, Patch):
             names[key] = _patch(value)
         elif getattr(value, "is_device", False):
-            names[key] = _device(value)
+            names[key] = _device(value, c_tile)
     if "ROWS" in names:
-        names["ROWS"] = tile_rows()
+        names["ROWS"] = tile_rows(c_tile)
     code = function.__code__.replace(co_name=name)
     rebuilt = types.FunctionType(code, names, name, function.__defaults__, function.__closure__)
     rebuilt.__qualname__ = name
@@ -101,14 +114,22 @@ def _rebuild(function: Callable, name: str) -> Callable:
     return rebuilt
 
 
-@cache
-def dispatcher(operation: Operation, parallel: bool):
-    """Numba's dispatcher of an operation's nest; nothing is compiled yet."""
+def dispatcher(operation: Operation, parallel: bool, c_tile: str | None = None):
+    """Numba's dispatcher of an operation's nest; nothing is compiled yet. Nests without a tile have no C variant."""
     loops = operation.loops
     assert loops is not None
     parallel = parallel and "prange" in loops.__code__.co_names
-    name = f"{operation.name.replace('.', '_')}_{'parallel' if parallel else 'serial'}"
-    rebuilt = _rebuild(loops, name)
+    return _dispatcher(operation, parallel, c_tile if _uses_tile(loops) else None)
+
+
+@cache
+def _dispatcher(operation: Operation, parallel: bool, c_tile: str | None):
+    loops = operation.loops
+    assert loops is not None
+    # The number of rows is part of the name: a library that was built anew may have another, and nests rely on it.
+    tile_name = f"_c_{c_tile}_{tile_rows(c_tile)}" if c_tile else ""
+    name = f"{operation.name.replace('.', '_')}{tile_name}_{'parallel' if parallel else 'serial'}"
+    rebuilt = _rebuild(loops, name, c_tile)
     user_setting = config.CACHE_DIR  # type: ignore[attr-defined]
     config.CACHE_DIR = cache_folder()  # type: ignore[attr-defined]
     try:
@@ -117,8 +138,8 @@ def dispatcher(operation: Operation, parallel: bool):
         config.CACHE_DIR = user_setting  # type: ignore[attr-defined]  # the process's own Numba code keeps its own cache
 
 
-def compile_for(operation: Operation, args: tuple, parallel: bool) -> Callable:
+def compile_for(operation: Operation, args: tuple, parallel: bool, c_tile: str | None = None) -> Callable:
     """Compile the nest for these arguments' types, or load it from the cache; the compiled function."""
-    compiled = dispatcher(operation, parallel)
+    compiled = dispatcher(operation, parallel, c_tile)
     compiled.compile(tuple(numba.typeof(value) for value in args))
     return compiled

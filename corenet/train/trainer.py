@@ -50,7 +50,8 @@ class Trainer:
         balance: "equal".
         seed: of initial parameters, order, augmentation and dropout; 0 … 2⁶³−1.
         share_cores: allow more threads than usable cores.
-        kernels: "auto", "numba" or "numpy".
+        kernels: "auto", "numba", "numpy" or "c", which is Numba's loop nests on the C library's tile; "c-avx2" and the
+            like choose its instruction set, for comparisons.
         fuse: let faster steps take the place of some runs of steps (`engine/fusion.py`); False, to compare.
 
     Raises ConfigError for settings that are not possible.
