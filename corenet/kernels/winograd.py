@@ -48,7 +48,9 @@ def _transformed(patch, image, rows, columns, step):
 
 
 def _enlarged(x, top, left, height, width):
-    """Images with zeros before them, and behind them up to that size."""
+    """Images with zeros before them (without their beginning, where top or left is negative), and behind them up to
+    that size."""
+    x, top, left = x[:, max(0, -top) :, max(0, -left) :], max(0, top), max(0, left)
     n, H, W, C = x.shape
     large = np.zeros((n, max(height, H + top), max(width, W + left), C), x.dtype)
     large[:, top : top + H, left : left + W] = x
@@ -110,17 +112,23 @@ def _step(count):
     return count + LANES
 
 
-@device
-def _scratch(size, rows, columns):
-    """Memory for a matrix (rows, columns) at each of size×size points."""
-    return np.empty(size * size * _step(rows * columns), np.float32)
+def filters_work(outputs, filter_size, C, K) -> int:
+    """Floats of scratch of the two convolutions: the points of the filters, and these turned round."""
+    size = outputs + filter_size - 1
+    return size * size * _step(C * K) + filter_size * filter_size * C * K
+
+
+def weights_work(outputs, filter_size, C, K) -> int:
+    """Floats of scratch of the weights' gradient: the points of a block of x and of dy, and of the weights."""
+    size = outputs + filter_size - 1
+    return size * size * (_step(BLOCK * C) + _step(BLOCK * K) + _step(C * K))
 
 
 @device
-def turned(w):
-    """The filter (r, r, K, C) of the data gradient: w (r, r, C, K) upside down."""
+def turned(w, work):
+    """The filter (r, r, K, C) of the data gradient: w (r, r, C, K) upside down, at the end of `work`."""
     R, S, C, K = w.shape
-    result = np.empty((R, S, K, C), np.float32)
+    result = work[work.shape[0] - R * S * C * K :].reshape((R, S, K, C))
     for r in range(R):
         for s in range(S):
             for c in range(C):
@@ -130,10 +138,10 @@ def turned(w):
 
 
 @device
-def filter_points(transform_filter, w, size):
-    """u: for each point a matrix (C, K), from w (r, r, C, K)."""
+def filter_points(transform_filter, w, size, work):
+    """u: for each point a matrix (C, K), from w (r, r, C, K); it is the beginning of `work`."""
     R, C, K = w.shape[0], w.shape[2], w.shape[3]
-    u, flat, step = _scratch(size, C, K), w.reshape(-1), _step(C * K)
+    u, flat, step = work[: size * size * _step(C * K)], w.reshape(-1), _step(C * K)
     for c in range(C):
         for k in range(0, K, LANES):
             transform_filter(flat, c * K + k, R * C * K, C * K, 0, R, 0, R,
@@ -159,12 +167,12 @@ def _tables(rows, a_step, c_step):
 
 @device
 def data_points(transform_data, places, first, begin, end, size, x, top, left, v):
-    """Patches begin … end of the block from `first` on, in v: for each point a matrix (BLOCK, C), from the pixels of x
+    """Patches begin … end, of the block from `first` on, in v: for each point a matrix (BLOCK, C), from the pixels of x
     under a patch of y."""
     H, W, C = x.shape[1], x.shape[2], x.shape[3]
     flat, step = x.reshape(-1), _step(BLOCK * C)
-    for t in range(begin, end):
-        i, h, s = places[first + t, 0], places[first + t, 1] - top, places[first + t, 2] - left
+    for number in range(begin, end):
+        t, i, h, s = number - first, places[number, 0], places[number, 1] - top, places[number, 2] - left
         above, below = _inside(h, H, size)
         before, behind = _inside(s, W, size)
         for c in range(0, C, LANES):
@@ -179,8 +187,9 @@ def convolve(transform_data, transform_output, places, block, outputs, size, x, 
     first = block * BLOCK
     count = min(BLOCK, places.shape[0] - first)
     u_step, v_step, m_step = _step(C * K), _step(BLOCK * C), _step(BLOCK * K)
-    v, m = _scratch(size, BLOCK, C), _scratch(size, BLOCK, K)
-    data_points(transform_data, places, first, 0, count, size, x, top, left, v)
+    memory = np.empty(size * size * (v_step + m_step), np.float32)  # one piece, which malloc keeps for the next block
+    v, m = memory[: size * size * v_step], memory[size * size * v_step :]
+    data_points(transform_data, places, first, first, first + count, size, x, top, left, v)
     a_row, c_row, tap, zeros = _tables(count, C, K)
     for point in range(size * size):
         for t in range(0, count, ROWS):
@@ -201,8 +210,8 @@ def gradient_points(transform_gradient, places, first, begin, end, outputs, size
     """The same patches in g: for each point a matrix (BLOCK, K), from a patch of dy."""
     P, Q, K = dy.shape[1], dy.shape[2], dy.shape[3]
     flat, step = dy.reshape(-1), _step(BLOCK * K)
-    for t in range(begin, end):
-        i, p, q = places[first + t, 0], places[first + t, 1], places[first + t, 2]
+    for number in range(begin, end):
+        t, i, p, q = number - first, places[number, 0], places[number, 1], places[number, 2]
         rows, columns = min(outputs, P - p), min(outputs, Q - q)
         for k in range(0, K, LANES):
             transform_gradient(flat, ((i * P + p) * Q + q) * K + k, Q * K, K, 0, rows, 0, columns,
@@ -210,9 +219,11 @@ def gradient_points(transform_gradient, places, first, begin, end, outputs, size
 
 
 @device
-def gradient_memory(size, C, K):
+def gradient_memory(size, C, K, work):
     """What `add_products` works with: the points v of x, g of dy and du of the weights, and tables for the tile."""
-    return _scratch(size, BLOCK, C), _scratch(size, BLOCK, K), _scratch(size, C, K), _tables(C, 1, K)
+    v_end = size * size * _step(BLOCK * C)
+    g_end = v_end + size * size * _step(BLOCK * K)
+    return work[:v_end], work[v_end:g_end], work[g_end:], _tables(C, 1, K)
 
 
 @device

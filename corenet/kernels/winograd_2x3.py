@@ -61,48 +61,51 @@ OUTPUTS, SIZE, LAST = 2, 4, 2  # m, m + r − 1, r − 1
 
 
 @operation
-def forward(n, x, w, b, y, top, left):
-    """Convolve the first n images x (chunk, H, W, C) with w (3, 3, C, K), add b, into y: `winograd.convolution`."""
+def forward(n, x, w, b, y, top, left, work):
+    """Convolve the first n images x (chunk, H, W, C) with w (3, 3, C, K), add b, into y: `winograd.convolution`.
+
+    `work` is scratch, here and below: filters_work, weights_work.
+    """
     convolution(data_patch, filter_patch, output_patch, x[:n], w, b, y[:n], top, left)
 
 
 @forward.nest
-def forward_nest(n, x, w, b, y, top, left):
-    u, places = filter_points(filter_patch, w, SIZE), places_of(n, y, OUTPUTS)
+def forward_nest(n, x, w, b, y, top, left, work):
+    u, places = filter_points(filter_patch, w, SIZE, work), places_of(n, y, OUTPUTS)
     for block in prange(blocks_of(places)):
         convolve(data_patch, output_patch, places, block, OUTPUTS, SIZE, x, u, b, y, top, left)
 
 
 @operation
-def backward_data(n, dy, w, dx, top, left):
+def backward_data(n, dy, w, dx, top, left, work):
     """Gradient dx (chunk, H, W, C) of the first n images, from dy (chunk, P, Q, K); top and left as in forward."""
     turn, none = np.ascontiguousarray(w[::-1, ::-1].swapaxes(2, 3)), np.zeros(0, dy.dtype)
     convolution(data_patch, filter_patch, output_patch, dy[:n], turn, none, dx[:n], LAST - top, LAST - left)
 
 
 @backward_data.nest
-def backward_data_nest(n, dy, w, dx, top, left):
-    u, places = filter_points(filter_patch, turned(w), SIZE), places_of(n, dx, OUTPUTS)
+def backward_data_nest(n, dy, w, dx, top, left, work):
+    u, places = filter_points(filter_patch, turned(w, work), SIZE, work), places_of(n, dx, OUTPUTS)
     none = np.empty(0, np.float32)
     for block in prange(blocks_of(places)):
         convolve(data_patch, output_patch, places, block, OUTPUTS, SIZE, dy, u, none, dx, LAST - top, LAST - left)
 
 
 @operation
-def backward_weights(n, x, dy, dw, top, left):
+def backward_weights(n, x, dy, dw, top, left, work):
     """Gradient dw (3, 3, C, K) of the first n samples; top and left as in forward."""
     weight_gradient(data_patch, gradient_patch, weight_patch, x[:n], dy[:n], dw, top, left)
 
 
 @backward_weights.nest
-def backward_weights_nest(n, x, dy, dw, top, left):
+def backward_weights_nest(n, x, dy, dw, top, left, work):
     C, K, places = x.shape[3], dy.shape[3], places_of(n, dy, OUTPUTS)
-    v, g, du, tables = gradient_memory(SIZE, C, K)
+    v, g, du, tables = gradient_memory(SIZE, C, K, work)
     # Blocks come one after the other, so that every sum is one chain; threads share a block's patches, then its points.
     for first in range(0, places.shape[0], BLOCK):
         count = min(BLOCK, places.shape[0] - first)
         for part in prange((count + PART - 1) // PART):
-            begin, end = part * PART, min(part * PART + PART, count)
+            begin, end = first + part * PART, first + min(part * PART + PART, count)
             data_points(data_patch, places, first, begin, end, SIZE, x, top, left, v)
             gradient_points(gradient_patch, places, first, begin, end, OUTPUTS, SIZE, dy, g)
         for part in prange(SIZE * SIZE // PART):
