@@ -7,7 +7,7 @@ from corenet.kernels import winograd_2x3, winograd_4x3, winograd_4x5
 from corenet.kernels.winograd import filters_work, weights_work
 
 MEMBERS = {"2x3": winograd_2x3, "4x3": winograd_4x3, "4x5": winograd_4x5}
-ROUNDING = {"2x3": 16, "4x3": 36, "4x5": 640}  # for each channel, how many terms of a sum round as much
+ROUNDING = {"2x3": 36, "4x3": 144, "4x5": 1000}  # for each channel, how many terms of a sum round as much
 
 # chunk, n, (H, W), C, K, (top, left) of 3×3 filters, one more of 5×5, so that outputs are of the same size: odd sizes,
 # channels beside the lanes, more patches than a block has, no border
