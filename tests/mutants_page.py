@@ -57,7 +57,7 @@ NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
         "rows row_width: min(positions, WIDE // C) → positions",
     ),
     "Rows beyond the last patch are copies of it, stored in its place.": (
-        "winograd _convolve: min(ROWS, count - t) → ROWS",
+        "winograd convolve: min(ROWS, count - t) → ROWS",
     ),
     "Blocks that overlap make the same words again.": ("dropout forward_nest: 4 * BLOCK → 4",),
     "It chooses between two ways of which one is faster.": (

@@ -1,4 +1,4 @@
-"""The algorithms of Conv2d, and which one "auto" takes: by shapes only, never by the machine, since it shows in the bits.
+"""The algorithms of Conv2d, and which one "auto" takes: by shapes only, never by the machine: it shows in the bits.
 
 A model file keeps what "auto" took (`Planner.decide`), so that a net goes on computing as it was trained.
 """
@@ -15,8 +15,8 @@ WINOGRAD: dict[tuple[str, tuple[int, ...]], ModuleType] = {
     ("winograd4", (5, 5)): winograd_4x5,
     ("winograd2", (3, 3)): winograd_2x3,
 }
-# How full its 4×4 patches of the output have to be for a filter's "winograd4" to be faster in all three passes. Measured:
-# 16 to 128 channels, outputs of 1×1 to 32×32.
+# How full its 4×4 patches of the output have to be for a filter's "winograd4" to be faster in all three passes, as
+# measured with 16 to 128 channels and outputs of 1×1 to 32×32.
 FULL_ENOUGH: dict[tuple[int, ...], float] = {(3, 3): 0.5, (5, 5): 0.375}
 
 
