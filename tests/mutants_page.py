@@ -35,6 +35,9 @@ NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
     ),
     "One more turn of the loop finds nothing to do.": (
         "conv backward_weights_nest: elements // run * tiles + TILES - 1 → elements // run * tiles + TILES",
+        "winograd_2x3 forward_nest: places.shape[0] + BLOCK - 1 → places.shape[0] + BLOCK",
+        "winograd_4x3 forward_nest: places.shape[0] + BLOCK - 1 → places.shape[0] + BLOCK",
+        "winograd_4x5 forward_nest: places.shape[0] + BLOCK - 1 → places.shape[0] + BLOCK",
     ),
     "Rows beyond the last pixel are never stored, and the last entry of their table is not read.": (
         "conv backward_data_nest: max(0, pixels - 1) → pixels - 1",

@@ -61,7 +61,7 @@ class Layer:
 def test_lines_are_winograds(member):
     """m + r − 1 inputs and r weights to m outputs, and the transpose of that."""
     winograd, m, r = MEMBERS[member], int(member[0]), int(member[2])
-    assert winograd.OUTPUTS == m and winograd.SIZE == m + r - 1 and winograd.LAST == r - 1
+    assert m == winograd.OUTPUTS and m + r - 1 == winograd.SIZE and r - 1 == winograd.LAST
     rng = np.random.default_rng(0)
     x, w, dy = rng.standard_normal((m + r - 1,) * 2), rng.standard_normal((r, r)), rng.standard_normal((m, m))
     y = transform(winograd.output_line, transform(winograd.data_line, x) * transform(winograd.filter_line, w))

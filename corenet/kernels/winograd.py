@@ -100,12 +100,6 @@ def places_of(n, y, outputs):
 
 
 @device
-def blocks_of(places):
-    """The number of blocks of patches."""
-    return (places.shape[0] + BLOCK - 1) // BLOCK
-
-
-@device
 def _step(count):
     """Distance of neighbouring points in scratch: never a power of two, which would have all of them share a few lines
     of the cache."""

@@ -12,7 +12,6 @@ from .winograd import (
     BLOCK,
     PART,
     add_products,
-    blocks_of,
     convolution,
     convolve,
     data_points,
@@ -109,7 +108,7 @@ def forward(n, x, w, b, y, top, left, work):
 @forward.nest
 def forward_nest(n, x, w, b, y, top, left, work):
     u, places = filter_points(filter_patch, w, SIZE, work), places_of(n, y, OUTPUTS)
-    for block in prange(blocks_of(places)):
+    for block in prange((places.shape[0] + BLOCK - 1) // BLOCK):
         convolve(data_patch, output_patch, places, block, OUTPUTS, SIZE, x, u, b, y, top, left)
 
 
@@ -124,7 +123,7 @@ def backward_data(n, dy, w, dx, top, left, work):
 def backward_data_nest(n, dy, w, dx, top, left, work):
     u, places = filter_points(filter_patch, turned(w, work), SIZE, work), places_of(n, dx, OUTPUTS)
     none = np.empty(0, np.float32)
-    for block in prange(blocks_of(places)):
+    for block in prange((places.shape[0] + BLOCK - 1) // BLOCK):
         convolve(data_patch, output_patch, places, block, OUTPUTS, SIZE, dy, u, none, dx, LAST - top, LAST - left)
 
 
