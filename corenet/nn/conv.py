@@ -162,7 +162,8 @@ class Conv2d(_ConvForward):
         check_algorithm(algorithm, self.kernel_size, self._plain, self)
 
     def _steps(self, p: Planner, x: Tensor, y: Tensor, w: Parameter, b: Parameter, size: Triple, out: Triple) -> None:
-        C, K, algorithm = self.in_channels, self.out_channels, str(self.algorithm)
+        C, K = self.in_channels, self.out_channels
+        algorithm: str = self.algorithm
         if algorithm == "auto":
             algorithm = fastest(self.kernel_size, min(C, K), *out[1:]) if self._plain else "direct"
         p.decide(self, algorithm=algorithm)
