@@ -132,10 +132,10 @@ class Conv2d(_ConvForward):
 
     weight_init and bias_init: a name, or an initializer, of `nn.init`.
     padding: int, pair, "same" or "valid"; output rows: floor((h + 2·padding − dilation·(R − 1) − 1) / stride) + 1.
-    algorithm: "direct"; Winograd's (`kernels/winograd.py`), for filters of stride 1: "winograd4" for 3×3 and 5×5, or
-    "winograd2" for 3×3, with the rounding error of "direct" but half as fast; or "auto", which takes "winograd4" where
-    it is faster: with 16 channels or more on both sides, and outputs that fill its 4×4 patches. A model file keeps
-    which one that was.
+    algorithm: "direct"; Winograd's (`kernels/winograd.py`), for filters of stride 1: "winograd4" for 3×3 and 5×5, with
+    two to five times the rounding error of "direct", or "winograd2" for 3×3, as exact as "direct" and half as fast as
+    "winograd4"; or "auto", which takes "winograd4" where it is faster: with 16 channels or more on both sides, and
+    outputs that fill enough of its 4×4 patches. A model file keeps which one that was.
     """
 
     dims = 2
