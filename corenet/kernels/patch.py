@@ -36,8 +36,8 @@ class Patch:
         bias, b0,
     ):  # fmt: skip
         """On flat arrays: source patch at s0 with steps s_row and s_col, of which rows top … bottom and columns left …
-        right are there; target patch at t0, of which the first rows and columns are wanted; bias[b0:] is added to each
-        of its elements, if bias is not empty."""
+        right are there (0 ≤ top ≤ bottom ≤ size, and so on); target patch at t0, of which the first rows and columns
+        are wanted; bias[b0:] is added to each of its elements, if bias is not empty."""
         values = np.zeros((self.size, self.size, lanes), source.dtype)
         for i in range(top, bottom):
             for j in range(left, right):
@@ -161,13 +161,16 @@ def make_patch(patch: Patch):
             offset = builder.add(start, builder.add(builder.mul(row, i), builder.mul(column, j)))
             return builder.bitcast(builder.gep(base, [offset]), pointer)
 
+        def number(value):
+            return ir.Constant(i64, value)
+
         def within(place, low, high):
             return builder.and_(builder.icmp_signed("<=", low, place), builder.icmp_signed("<", place, high))
 
-        def equal(value, number):
-            return builder.icmp_signed("==", value, ir.Constant(i64, number))
+        def equal(value, other):
+            return builder.icmp_signed("==", value, number(other))
 
-        nothing, size = ir.Constant(i64, 0), ir.Constant(i64, patch.size)
+        nothing, size = number(0), number(patch.size)
 
         def bias_vector(whole):
             array = data(bias, signature.args[15])
@@ -178,15 +181,11 @@ def make_patch(patch: Patch):
                 builder.store(there, value)
             return Vector(builder, builder.load(value))
 
-        # Larger patches than registers hold: what the columns give waits in an array that stays in the nearest cache.
+        # A patch is more than registers hold: what its columns give waits in an array that stays in the nearest cache.
         between = cgutils.alloca_once(builder, ir.ArrayType(vector, patch.size * patch.other))
 
         def waiting(i, j):
-            place = builder.add(builder.mul(j, ir.Constant(i64, patch.other)), i)
-            return builder.gep(between, [nothing, place])
-
-        def number(value):
-            return ir.Constant(i64, value)
+            return builder.gep(between, [nothing, builder.add(builder.mul(j, number(patch.other)), i)])
 
         def lanes_if(condition):
             return builder.and_(mask, splat(condition, bits))
@@ -210,7 +209,7 @@ def make_patch(patch: Patch):
                     builder.call(masked_store, [value, place, align, column_mask[j]])
 
             plus = bias_vector(whole) if patch.adds else None
-            if not whole:
+            if not whole:  # lines have no constant term: columns that are not there give zeros
                 for begin, end in ((nothing, left), (right, size)):
                     with cgutils.for_range(builder, end, begin, intp=i64) as column:
                         for i in range(patch.other):

@@ -63,7 +63,7 @@ def convolution(data, filters, output, x, w, b, y, top, left):
     y is the output of the image with `top` rows and `left` columns of zeros before it, and as many behind it as it
     takes.
     """
-    (n, P, Q, K), m, overlap = y.shape, output.other, w.shape[0] - 1
+    (n, P, Q, K), m, overlap = y.shape, output.other, filters.size - 1
     rows, columns = -(-P // m), -(-Q // m)
     image = _enlarged(x, top, left, m * rows + overlap, m * columns + overlap)
     points = _transformed(data, image, rows, columns, m) @ transform(filters.line, w)
