@@ -35,6 +35,9 @@ NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
     ),
     "One more turn of the loop finds nothing to do.": (
         "conv backward_weights_nest: elements // run * tiles + TILES - 1 → elements // run * tiles + TILES",
+        "winograd_2x3 forward_nest: places.shape[0] + BLOCK - 1 → places.shape[0] + BLOCK",
+        "winograd_4x3 forward_nest: places.shape[0] + BLOCK - 1 → places.shape[0] + BLOCK",
+        "winograd_4x5 forward_nest: places.shape[0] + BLOCK - 1 → places.shape[0] + BLOCK",
     ),
     "Rows beyond the last pixel are never stored, and the last entry of their table is not read.": (
         "conv backward_data_nest: max(0, pixels - 1) → pixels - 1",
@@ -49,15 +52,17 @@ NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
     "Every tile of a run begins before the run ends.": (
         "conv _row_of: min(number % tiles * ROWS, run) → number % tiles * ROWS",
     ),
-    "An image that is enlarged more has more zeros behind.": (
-        "winograd backward_weights: 4 * rows + 2 → 4 * rows + 2 + 1",
-    ),
     "Rows of another width give the same sums but for rounding.": (
         "bias backward_nest: dy.shape[1] → dy.shape[0]",
         "rows row_width: min(positions, WIDE // C) → positions",
     ),
     "Rows beyond the last patch are copies of it, stored in its place.": (
-        "winograd _convolve: min(ROWS, count - t) → ROWS",
+        "winograd convolve: min(ROWS, count - t) → ROWS",
+    ),
+    "Rows beyond the last one are read, but not used.": ("winograd _tables: rows - 1 → rows",),
+    "Between the points lie floats that nothing uses: they are for the cache.": (
+        "winograd _step: count + LANES → count",
+        "winograd gradient_memory: v_end:g_end → v_end:g_end - 1",
     ),
     "Blocks that overlap make the same words again.": ("dropout forward_nest: 4 * BLOCK → 4",),
     "It chooses between two ways of which one is faster.": (

@@ -103,6 +103,9 @@ CASES: dict[str, dict[str, Layer]] = {
         "one filter per channel": within(Conv2d(3, 3, 3, 2, padding=1, groups=3), ReLU()),
         "same, even kernel": within(Conv2d(3, 2, (2, 4), padding="same", dilation=(3, 1))),
         "padded first layer": ended(Conv2d(2, 17, (4, 3), stride=(3, 1), padding=1)),
+        "winograd4": within(Conv2d(3, 4, 3, padding=1, algorithm="winograd4")),
+        "winograd4, 5x5": within(Conv2d(3, 4, 5, padding=(2, 3), algorithm="winograd4")),
+        "winograd2": within(Conv2d(3, 4, 3, padding=(0, 1), algorithm="winograd2")),
     },
     "Linear": {
         "three": within(Flatten(), Linear(48, 5), Linear(5, 17)),

@@ -43,7 +43,8 @@ def wide() -> nn.Sequential:
     """Enough channels for Winograd's convolution, of images that fill blocks of patches and leave some over."""
     return nn.Sequential(
         nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 20, 3, padding=1, bias=False), nn.BatchNorm2d(20),
-        nn.ReLU(), nn.MaxPool2d(2), nn.Upsample(3), nn.Conv2d(20, 17, 3), nn.ReLU(), nn.GlobalAvgPool2d(),
+        nn.ReLU(), nn.MaxPool2d(2), nn.Upsample(3), nn.Conv2d(20, 17, 3), nn.ReLU(),
+        nn.Conv2d(17, 16, 5, padding=2), nn.ReLU(), nn.Conv2d(16, 17, 3, algorithm="winograd2"), nn.GlobalAvgPool2d(),
         nn.Linear(17, CLASSES),
     )  # fmt: skip
 
@@ -51,7 +52,9 @@ def wide() -> nn.Sequential:
 def test_the_wide_net_goes_by_winograd():
     plan = make_plan(wide(), (6, 6, 1), 6, loss=nn.CrossEntropy())
     names = [step.operation.name for step in plan.backward if isinstance(step, Step)]
-    assert names.count("winograd.backward_weights") == names.count("winograd.backward_data") == 2
+    for member, times in (("4x3", 2), ("4x5", 1), ("2x3", 1)):
+        for gradient in ("weights", "data"):
+            assert names.count(f"winograd_{member}.backward_{gradient}") == times
 
 
 CASES = {

@@ -111,6 +111,7 @@ class Plan:
     input_shape: tuple[int, ...]
     output_shape: tuple[int, ...]
     layers: tuple[Place, ...]  # each before those inside it
+    decisions: tuple[tuple[Any, dict[str, Any]], ...]  # layers, and what arguments that left a choice have become
     chunk: int
     batch: int
     training: bool

@@ -30,6 +30,7 @@ class Planner:
         self.dtype = np.dtype(dtype)
         self.layer_number = 0
         self._layers: list[Place] = []
+        self._decisions: list[tuple[Plannable, dict[str, Any]]] = []
         self._open: list[Place] = []  # the layer that is being planned, after those it is inside of
         self._planned: set[int] = set()  # identities of layers that have been planned
         self._names: set[str] = set()  # of parameters, statistics and layers, which are unique
@@ -175,6 +176,10 @@ class Planner:
         layer.flops += 2 * count
         layer.training_flops += 2 * count * (2 if x.grad is None else 3)
 
+    def decide(self, layer: Plannable, **arguments: Any) -> None:
+        """Note what arguments of a layer that leave a choice, such as "auto", have become: a model file keeps that."""
+        self._decisions.append((layer, arguments))
+
     def child(self, name: str, layer: Plannable, x: Tensor) -> Tensor:
         """Plan a layer inside this one."""
         self.layer_number += 1
@@ -275,6 +280,7 @@ class Planner:
             input_shape=x.shape,
             output_shape=y.shape,
             layers=tuple(self._layers),
+            decisions=tuple(self._decisions),
             chunk=self.chunk,
             batch=self.batch,
             training=self.training,

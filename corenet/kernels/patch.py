@@ -36,8 +36,8 @@ class Patch:
         bias, b0,
     ):  # fmt: skip
         """On flat arrays: source patch at s0 with steps s_row and s_col, of which rows top … bottom and columns left …
-        right are there; target patch at t0, of which the first rows and columns are wanted; bias[b0:] is added to each
-        of its elements, if bias is not empty."""
+        right are there (0 ≤ top ≤ bottom ≤ size, and so on); target patch at t0, of which the first rows and columns
+        are wanted; bias[b0:] is added to each of its elements, if bias is not empty."""
         values = np.zeros((self.size, self.size, lanes), source.dtype)
         for i in range(top, bottom):
             for j in range(left, right):
@@ -158,26 +158,19 @@ def make_patch(patch: Patch):
         mask = builder.icmp_signed("<", ir.Constant(wide, list(range(LANES))), splat(lanes, wide))
 
         def at(base, start, row, i, column, j):
-            offset = builder.add(
-                start, builder.add(builder.mul(row, ir.Constant(i64, i)), builder.mul(column, ir.Constant(i64, j)))
-            )
+            offset = builder.add(start, builder.add(builder.mul(row, i), builder.mul(column, j)))
             return builder.bitcast(builder.gep(base, [offset]), pointer)
 
-        def inside(i, j, low_i, high_i, low_j, high_j):
-            number = ir.Constant(i64, i), ir.Constant(i64, j)
-            tests = [
-                builder.icmp_signed("<=", low_i, number[0]), builder.icmp_signed("<", number[0], high_i),
-                builder.icmp_signed("<=", low_j, number[1]), builder.icmp_signed("<", number[1], high_j),
-            ]  # fmt: skip
-            result = tests[0]
-            for test in tests[1:]:
-                result = builder.and_(result, test)
-            return result
+        def number(value):
+            return ir.Constant(i64, value)
 
-        def equal(value, number):
-            return builder.icmp_signed("==", value, ir.Constant(i64, number))
+        def within(place, low, high):
+            return builder.and_(builder.icmp_signed("<=", low, place), builder.icmp_signed("<", place, high))
 
-        nothing = ir.Constant(i64, 0)
+        def equal(value, other):
+            return builder.icmp_signed("==", value, number(other))
+
+        nothing, size = number(0), number(patch.size)
 
         def bias_vector(whole):
             array = data(bias, signature.args[15])
@@ -188,31 +181,48 @@ def make_patch(patch: Patch):
                 builder.store(there, value)
             return Vector(builder, builder.load(value))
 
+        # A patch is more than registers hold: what its columns give waits in an array that stays in the nearest cache.
+        between = cgutils.alloca_once(builder, ir.ArrayType(vector, patch.size * patch.other))
+
+        def waiting(i, j):
+            return builder.gep(between, [nothing, builder.add(builder.mul(j, number(patch.other)), i)])
+
+        def lanes_if(condition):
+            return builder.and_(mask, splat(condition, bits))
+
         def body(whole: bool):
+            if not whole:  # lanes of the rows that are there, and of the columns that are wanted
+                row_mask = [lanes_if(within(number(i), top, bottom)) for i in range(patch.size)]
+                column_mask = [lanes_if(within(number(j), nothing, columns)) for j in range(patch.other)]
+
             def load(i, j):
-                place = at(source, s0, s_row, i, s_col, j)
+                place = at(source, s0, s_row, number(i), s_col, j)
                 if whole:
                     return builder.load(place, align=4)
-                there = builder.and_(mask, splat(inside(i, j, top, bottom, left, right), bits))
-                return builder.call(masked_load, [place, align, there, zero])
+                return builder.call(masked_load, [place, align, row_mask[i], zero])
 
             def store(value, i, j):
-                place = at(target, t0, t_row, i, t_col, j)
+                place = at(target, t0, t_row, i, t_col, number(j))
                 if whole:
                     builder.store(value, place, align=4)
-                    return
-                there = builder.and_(mask, splat(inside(i, j, nothing, rows, nothing, columns), bits))
-                builder.call(masked_store, [value, place, align, there])
+                else:
+                    builder.call(masked_store, [value, place, align, column_mask[j]])
 
             plus = bias_vector(whole) if patch.adds else None
-            columns_done = []
-            for j in range(patch.size):
-                values = [Vector(builder, load(i, j)) for i in range(patch.size)]
-                columns_done.append([value.done() for value in patch.line(values)])
-            for i in range(patch.other):
-                line = [Vector(builder, column[i]) for column in columns_done]
+            if not whole:  # lines have no constant term: columns that are not there give zeros
+                for begin, end in ((nothing, left), (right, size)):
+                    with cgutils.for_range(builder, end, begin, intp=i64) as column:
+                        for i in range(patch.other):
+                            builder.store(zero, waiting(number(i), column.index))
+            begin, end = (nothing, size) if whole else (left, right)
+            with cgutils.for_range(builder, end, begin, intp=i64) as column:
+                values = [Vector(builder, load(i, column.index)) for i in range(patch.size)]
+                for i, value in enumerate(patch.line(values)):
+                    builder.store(value.done(), waiting(number(i), column.index))
+            with cgutils.for_range(builder, number(patch.other) if whole else rows, intp=i64) as row:
+                line = [Vector(builder, builder.load(waiting(row.index, number(j)))) for j in range(patch.size)]
                 for j, value in enumerate(patch.line(line)):
-                    store((value if plus is None else value + plus).done(), i, j)
+                    store((value if plus is None else value + plus).done(), row.index, j)
 
         conditions = [
             equal(top, 0), equal(bottom, patch.size), equal(left, 0), equal(right, patch.size),

@@ -1,259 +1,243 @@
-"""Winograd's convolution F(4×4, 3×3): 3×3 filters, stride 1, with a quarter of the multiplications (Lavin & Gray 2016).
+"""Winograd's convolution F(m×m, r×r): r×r filters, stride 1, with fewer multiplications (Lavin & Gray 2016).
 
-    forward            Y = Aᵀ[ (G w Gᵀ) ⊙ (Bᵀ X B) ]A        X: 6×6 patch of the image, Y: 4×4 patch of the output
+    forward            Y = Aᵀ[ (G w Gᵀ) ⊙ (Bᵀ X B) ]A        X: s×s patch of the image, Y: m×m patch of the output
     backward_data      the same, of dy with the filter turned round
     backward_weights   dw = Gᵀ[ Σ (Bᵀ X B) ⊙ (A dY Aᵀ) ]G    summed over all patches
 
-⊙ is 36 matrix products, one for each point of the transformed patch: (patches × C)·(C × K). They run on the register
-tile; the transforms, on 16 channels at a time (`patch.py`). The points of interpolation are 0, ±1/√2, ±√2, ∞: half the
-rounding error of the usual 0, ±1, ±2, ∞ (Barabasz et al. 2020).
+s = m + r − 1. ⊙ is s² matrix products, one for each point of the transformed patch: (patches × C)·(C × K), in place of
+m²·r². They run on the register tile; the transforms, on 16 channels at a time (`patch.py`).
 
                  block of patches, for one thread, stays in its cache
-    image ──Bᵀ·B──▶ V (36, patches, C) ──·U──▶ M (36, patches, K) ──Aᵀ·A──▶ output
-"""
+    image ──Bᵀ·B──▶ V (s², patches, C) ──·U──▶ M (s², patches, K) ──Aᵀ·A──▶ output
 
-import math
+Here is what all members of the family share: the definitions, and what their nests are made of. A member, such as
+F(4×4, 3×3) in `winograd_4x3.py`, has points of interpolation. From them follow five transforms, which it hands to the
+functions below:
+
+    data      Bᵀ: s values of an image to s points          output    Aᵀ: s points to m values
+    filter    G:  r values of a filter to s points          gradient  A:  m gradients of an output to s points
+                                                            weight    Gᵀ: s points to r values of a filter
+"""
 
 import numpy as np
 
-from .operation import device, operation, prange
-from .patch import Patch, transform
+from .operation import device
+from .patch import transform
 from .tile import LANES, ROWS, near_tile, tile
 
-POINTS = 36
 BLOCK = 32  # patches that go through together
-A, B = 1 / math.sqrt(2), math.sqrt(2)
+PART = 4  # patches, or points, that one turn of a thread's loop does
+
+# Definitions.
 
 
-def data_line(x):
-    """Bᵀ x: six values of an image."""
-    half, double = x[4] + -0.5 * x[2], x[4] + -2.0 * x[2]
-    odd_a, odd_b = x[3] + -2.0 * x[1], x[3] + -0.5 * x[1]
-    return [
-        x[0] + x[4] + -2.5 * x[2],
-        double + A * odd_a,
-        double + -A * odd_a,
-        half + B * odd_b,
-        half + -B * odd_b,
-        x[1] + x[5] + -2.5 * x[3],
-    ]
-
-
-def filter_line(w):
-    """G w: the three values of a filter, each point divided by what the others leave."""
-    even_a, odd_a = (-1 / 1.5) * w[0] + (-A * A / 1.5) * w[2], (A / 1.5) * w[1]
-    even_b, odd_b = (1 / 6) * w[0] + (B * B / 6) * w[2], (B / 6) * w[1]
-    return [1.0 * w[0], even_a - odd_a, even_a + odd_a, even_b + odd_b, even_b - odd_b, 1.0 * w[2]]
-
-
-def output_line(m):
-    """Aᵀ m: from six points to four values."""
-    sum_a, less_a, sum_b, less_b = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
-    return [
-        m[0] + sum_a + sum_b,
-        A * less_a + B * less_b,
-        (A * A) * sum_a + (B * B) * sum_b,
-        (A * A * A) * less_a + (B * B * B) * less_b + m[5],
-    ]
-
-
-def gradient_line(dy):
-    """A dy: four gradients of an output, to six points."""
-    even_a, odd_a = dy[0] + (A * A) * dy[2], A * dy[1] + (A * A * A) * dy[3]
-    even_b, odd_b = dy[0] + (B * B) * dy[2], B * dy[1] + (B * B * B) * dy[3]
-    return [1.0 * dy[0], even_a + odd_a, even_a - odd_a, even_b + odd_b, even_b - odd_b, 1.0 * dy[3]]
-
-
-def weight_line(u):
-    """Gᵀ u: from six points to the three values of a filter."""
-    sum_a, less_a, sum_b, less_b = u[1] + u[2], u[1] - u[2], u[3] + u[4], u[3] - u[4]
-    return [
-        u[0] + (-1 / 1.5) * sum_a + (1 / 6) * sum_b,
-        (-A / 1.5) * less_a + (B / 6) * less_b,
-        (-A * A / 1.5) * sum_a + (B * B / 6) * sum_b + u[5],
-    ]
-
-
-data_patch = Patch(data_line, 6)
-filter_patch = Patch(filter_line, 3)
-output_patch = Patch(output_line, 6, adds=True)
-gradient_patch = Patch(gradient_line, 4)
-weight_patch = Patch(weight_line, 6)
-
-
-def _patches(image, rows, columns, size):
-    """Overlapping patches (n, rows, columns, size, size, C) of images (n, H, W, C), 4 pixels apart."""
+def _patches(image, rows, columns, size, step):
+    """Overlapping patches (n, rows, columns, size, size, C) of images (n, H, W, C), some pixels apart."""
     n, C = image.shape[0], image.shape[3]
     strides = image.strides
     shape = n, rows, columns, size, size, C
-    steps = strides[0], 4 * strides[1], 4 * strides[2], strides[1], strides[2], strides[3]
+    steps = strides[0], step * strides[1], step * strides[2], strides[1], strides[2], strides[3]
     return np.lib.stride_tricks.as_strided(image, shape, steps, writeable=False)
 
 
-def _transformed(line, image, rows, columns, size):
+def _transformed(patch, image, rows, columns, step):
     """Patches of an image that is large enough, transformed: (points, points, n·rows·columns, C)."""
-    patches = _patches(image, rows, columns, size)
-    return transform(line, np.moveaxis(patches, (3, 4), (0, 1)).reshape(size, size, -1, image.shape[3]))
+    size = patch.size
+    patches = _patches(image, rows, columns, size, step)
+    return transform(patch.line, np.moveaxis(patches, (3, 4), (0, 1)).reshape(size, size, -1, image.shape[3]))
 
 
 def _enlarged(x, top, left, height, width):
-    """Images with zeros before them, and behind them up to that size."""
+    """Images with zeros before them (without their beginning, where top or left is negative), and behind them up to
+    that size."""
+    x, top, left = x[:, max(0, -top) :, max(0, -left) :], max(0, top), max(0, left)
     n, H, W, C = x.shape
     large = np.zeros((n, max(height, H + top), max(width, W + left), C), x.dtype)
     large[:, top : top + H, left : left + W] = x
     return large
 
 
-@operation
-def forward(n, x, w, b, y, top, left):
-    """Convolve the first n images x (chunk, H, W, C) with w (3, 3, C, K), add b (shape (0,): no bias), into y.
+def convolution(data, filters, output, x, w, b, y, top, left):
+    """Convolve images x (n, H, W, C) with w (r, r, C, K), add b (shape (0,): no bias), into y (n, P, Q, K).
 
-    y (chunk, P, Q, K) is the output of the image with `top` rows and `left` columns of zeros before it, and as many
-    behind it as it takes.
+    y is the output of the image with `top` rows and `left` columns of zeros before it, and as many behind it as it
+    takes.
     """
-    P, Q, K = y.shape[1:]
-    rows, columns = -(-P // 4), -(-Q // 4)
-    image = _enlarged(x[:n], top, left, 4 * rows + 2, 4 * columns + 2)
-    points = _transformed(data_line, image, rows, columns, 6) @ transform(filter_line, w)
-    patches = transform(output_line, points).reshape(4, 4, n, rows, columns, K)
-    whole = patches.transpose(2, 3, 0, 4, 1, 5).reshape(n, 4 * rows, 4 * columns, K)
-    y[:n] = whole[:, :P, :Q] + (b if b.size else 0)
+    (n, P, Q, K), m, overlap = y.shape, output.other, filters.size - 1
+    rows, columns = -(-P // m), -(-Q // m)
+    image = _enlarged(x, top, left, m * rows + overlap, m * columns + overlap)
+    points = _transformed(data, image, rows, columns, m) @ transform(filters.line, w)
+    patches = transform(output.line, points).reshape(m, m, n, rows, columns, K)
+    whole = patches.transpose(2, 3, 0, 4, 1, 5).reshape(n, m * rows, m * columns, K)
+    y[...] = whole[:, :P, :Q] + (b if b.size else 0)
+
+
+def weight_gradient(data, gradient, weight, x, dy, dw, top, left):
+    """Gradient dw (r, r, C, K) from x and dy; top and left as for the convolution."""
+    (P, Q), m, overlap = dy.shape[1:3], gradient.size, weight.other - 1
+    rows, columns = -(-P // m), -(-Q // m)
+    image = _enlarged(x, top, left, m * rows + overlap, m * columns + overlap)
+    points = _transformed(data, image, rows, columns, m)
+    gradients = _transformed(gradient, _enlarged(dy, 0, 0, m * rows, m * columns), rows, columns, m)
+    dw[...] = transform(weight.line, points.swapaxes(2, 3) @ gradients)
+
+
+# What nests are made of. What is called in an inner loop does several patches or points, and no divisions: calls cost.
 
 
 @device
-def _filters(w, turn, u):
-    """u (36, C, K) from w (3, 3, C, K); with `turn` the filter upside down and (36, K, C), for backward_data."""
-    C, K = w.shape[2], w.shape[3]
-    flat, none = w.reshape(-1), np.empty(0, np.float32)
-    if not turn:
-        for c in range(C):
-            for k in range(0, K, LANES):
-                filter_patch(flat, c * K + k, 3 * C * K, C * K, 0, 3, 0, 3,
-                             u, c * K + k, 6 * C * K, C * K, 6, 6, min(LANES, K - k), none, 0)  # fmt: skip
-        return
-    turned = np.empty(9 * C * K, np.float32)
-    for f in range(9):
-        for c in range(C):
-            for k in range(K):
-                turned[((8 - f) * K + k) * C + c] = flat[(f * C + c) * K + k]
-    for k in range(K):
-        for c in range(0, C, LANES):
-            filter_patch(turned, k * C + c, 3 * C * K, C * K, 0, 3, 0, 3,
-                         u, k * C + c, 6 * C * K, C * K, 6, 6, min(LANES, C - c), none, 0)  # fmt: skip
+def places_of(n, y, outputs):
+    """Where the patches of n outputs y (n, P, Q, K) begin: (patches, 3), each an image, a row and a column."""
+    P, Q = y.shape[1], y.shape[2]
+    places = np.empty((n * ((P + outputs - 1) // outputs) * ((Q + outputs - 1) // outputs), 3), np.int64)
+    t = 0
+    for i in range(n):
+        for p in range(0, P, outputs):
+            for q in range(0, Q, outputs):
+                places[t, 0], places[t, 1], places[t, 2] = i, p, q
+                t += 1
+    return places
 
 
 @device
-def _convolve(first, count, x, u, b, y, top, left, v, m):
-    """Patches first … first + count of all images: x (n, H, W, C) to y (n, P, Q, K); v and m are scratch."""
+def _step(count):
+    """Distance of neighbouring points in scratch: never a power of two, which would have all of them share a few lines
+    of the cache."""
+    return count + LANES
+
+
+def filters_work(outputs, filter_size, C, K) -> int:
+    """Floats of scratch of the two convolutions: the points of the filters, and these turned round."""
+    size = outputs + filter_size - 1
+    return size * size * _step(C * K) + filter_size * filter_size * C * K
+
+
+def weights_work(outputs, filter_size, C, K) -> int:
+    """Floats of scratch of the weights' gradient: the points of a block of x and of dy, and of the weights."""
+    size = outputs + filter_size - 1
+    return size * size * (_step(BLOCK * C) + _step(BLOCK * K) + _step(C * K))
+
+
+@device
+def turned(w, work):
+    """The filter (r, r, K, C) of the data gradient: w (r, r, C, K) upside down, at the end of `work`."""
+    R, S, C, K = w.shape
+    result = work[work.shape[0] - R * S * C * K :].reshape((R, S, K, C))
+    for r in range(R):
+        for s in range(S):
+            for c in range(C):
+                for k in range(K):
+                    result[R - 1 - r, S - 1 - s, k, c] = w[r, s, c, k]
+    return result
+
+
+@device
+def filter_points(transform_filter, w, size, work):
+    """u: for each point a matrix (C, K), from w (r, r, C, K); it is the beginning of `work`."""
+    R, C, K = w.shape[0], w.shape[2], w.shape[3]
+    u, flat, step = work[: size * size * _step(C * K)], w.reshape(-1), _step(C * K)
+    for c in range(C):
+        for k in range(0, K, LANES):
+            transform_filter(flat, c * K + k, R * C * K, C * K, 0, R, 0, R,
+                             u, c * K + k, size * step, step, size, size, min(LANES, K - k), flat[:0], 0)  # fmt: skip
+    return u
+
+
+@device
+def _inside(start, extent, size):
+    """Which of `size` places from `start` on lie in 0 … extent: the first, and the one behind the last."""
+    first = min(max(0, -start), size)
+    return first, max(first, min(size, extent - start))
+
+
+@device
+def _tables(rows, a_step, c_step):
+    """What the tile is told of matrices with some rows: where these begin in a and c, a tap, zeros to start from."""
+    a_row, c_row = np.empty(rows + ROWS, np.int64), np.empty(rows + ROWS, np.int64)
+    for row in range(a_row.shape[0]):  # those behind the last one are read, but not used
+        a_row[row], c_row[row] = min(row, rows - 1) * a_step, min(row, rows - 1) * c_step
+    return a_row, c_row, np.zeros(1, np.int64), np.zeros(LANES, np.float32)
+
+
+@device
+def data_points(transform_data, places, first, begin, end, size, x, top, left, v):
+    """Patches begin … end, of the block from `first` on, in v: for each point a matrix (BLOCK, C), from the pixels of x
+    under a patch of y."""
     H, W, C = x.shape[1], x.shape[2], x.shape[3]
-    P, Q, K = y.shape[1], y.shape[2], y.shape[3]
-    rows, columns = (P + 3) // 4, (Q + 3) // 4
-    v_point, m_point = BLOCK * C + LANES, BLOCK * K + LANES
-    flat_x, flat_y, none = x.reshape(-1), y.reshape(-1), np.empty(0, np.float32)
-    a_row, c_row = np.empty(BLOCK + ROWS, np.int64), np.empty(BLOCK + ROWS, np.int64)
-    for t in range(a_row.shape[0]):
-        a_row[t], c_row[t] = min(t, count - 1) * C, min(t, count - 1) * K
-    tap, zeros = np.zeros(1, np.int64), np.zeros(LANES, np.float32)
-    for t in range(count):
-        i, place = (first + t) // (rows * columns), (first + t) % (rows * columns)
-        h, s = place // columns * 4 - top, place % columns * 4 - left
-        above, below, before, behind = max(0, -h), min(6, H - h), max(0, -s), min(6, W - s)
+    flat, step = x.reshape(-1), _step(BLOCK * C)
+    for number in range(begin, end):
+        t, i, h, s = number - first, places[number, 0], places[number, 1] - top, places[number, 2] - left
+        above, below = _inside(h, H, size)
+        before, behind = _inside(s, W, size)
         for c in range(0, C, LANES):
-            data_patch(flat_x, ((i * H + h) * W + s) * C + c, W * C, C, above, below, before, behind,
-                       v, t * C + c, 6 * v_point, v_point, 6, 6, min(LANES, C - c), none, 0)  # fmt: skip
-    for point in range(POINTS):
+            transform_data(flat, ((i * H + h) * W + s) * C + c, W * C, C, above, below, before, behind,
+                           v, t * C + c, size * step, step, size, size, min(LANES, C - c), flat[:0], 0)  # fmt: skip
+
+
+@device
+def convolve(transform_data, transform_output, places, block, outputs, size, x, u, b, y, top, left):
+    """One block of patches of images x (n, H, W, C), to y (n, P, Q, K)."""
+    C, P, Q, K = x.shape[3], y.shape[1], y.shape[2], y.shape[3]
+    first = block * BLOCK
+    count = min(BLOCK, places.shape[0] - first)
+    u_step, v_step, m_step = _step(C * K), _step(BLOCK * C), _step(BLOCK * K)
+    memory = np.empty(size * size * (v_step + m_step), np.float32)  # one piece, which malloc keeps for the next block
+    v, m = memory[: size * size * v_step], memory[size * size * v_step :]
+    data_points(transform_data, places, first, first, first + count, size, x, top, left, v)
+    a_row, c_row, tap, zeros = _tables(count, C, K)
+    for point in range(size * size):
         for t in range(0, count, ROWS):
             for k in range(0, K, LANES):
-                tile(v, point * v_point, a_row, t, min(ROWS, count - t), tap, tap, C, 1,
-                     u, point * C * K + k, K, m, point * m_point + k, c_row, min(LANES, K - k), zeros, 0)  # fmt: skip
+                tile(v, point * v_step, a_row, t, min(ROWS, count - t), tap, tap, C, 1,
+                     u, point * u_step + k, K, m, point * m_step + k, c_row, min(LANES, K - k), zeros, 0)  # fmt: skip
+    flat = y.reshape(-1)
     for t in range(count):
-        i, place = (first + t) // (rows * columns), (first + t) % (rows * columns)
-        p, q = place // columns * 4, place % columns * 4
+        i, p, q = places[first + t, 0], places[first + t, 1], places[first + t, 2]
         for k in range(0, K, LANES):
-            output_patch(m, t * K + k, 6 * m_point, m_point, 0, 6, 0, 6,
-                         flat_y, ((i * P + p) * Q + q) * K + k, Q * K, K, min(4, P - p), min(4, Q - q),
-                         min(LANES, K - k), b, k)  # fmt: skip
+            transform_output(m, t * K + k, size * m_step, m_step, 0, size, 0, size,
+                             flat, ((i * P + p) * Q + q) * K + k, Q * K, K, min(outputs, P - p), min(outputs, Q - q),
+                             min(LANES, K - k), b, k)  # fmt: skip
 
 
-@forward.nest
-def forward_nest(n, x, w, b, y, top, left):
-    C, P, Q, K = x.shape[3], y.shape[1], y.shape[2], y.shape[3]
-    u = np.empty(POINTS * C * K, np.float32)
-    _filters(w, False, u)
-    patches = n * ((P + 3) // 4) * ((Q + 3) // 4)
-    for block in prange((patches + BLOCK - 1) // BLOCK):
-        v = np.empty(POINTS * (BLOCK * C + LANES), np.float32)
-        m = np.empty(POINTS * (BLOCK * K + LANES), np.float32)
-        first = block * BLOCK
-        _convolve(first, min(BLOCK, patches - first), x, u, b, y, top, left, v, m)
-
-
-@operation
-def backward_data(n, dy, w, dx, top, left):
-    """Gradient dx (chunk, H, W, C) of the first n images, from dy (chunk, P, Q, K); top and left as in forward."""
-    turned = np.ascontiguousarray(w[::-1, ::-1].swapaxes(2, 3))
-    forward(n, dy, turned, np.zeros(0, dy.dtype), dx, 2 - top, 2 - left)
-
-
-@backward_data.nest
-def backward_data_nest(n, dy, w, dx, top, left):
-    K, H, W, C = dy.shape[3], dx.shape[1], dx.shape[2], dx.shape[3]
-    u, none = np.empty(POINTS * C * K, np.float32), np.empty(0, np.float32)
-    _filters(w, True, u)
-    patches = n * ((H + 3) // 4) * ((W + 3) // 4)
-    for block in prange((patches + BLOCK - 1) // BLOCK):
-        v = np.empty(POINTS * (BLOCK * K + LANES), np.float32)
-        m = np.empty(POINTS * (BLOCK * C + LANES), np.float32)
-        first = block * BLOCK
-        _convolve(first, min(BLOCK, patches - first), dy, u, none, dx, 2 - top, 2 - left, v, m)
-
-
-@operation
-def backward_weights(n, x, dy, dw, top, left):
-    """Gradient dw (3, 3, C, K) of the first n samples; top and left as in forward."""
-    P, Q = dy.shape[1:3]
-    rows, columns = -(-P // 4), -(-Q // 4)
-    image = _enlarged(x[:n], top, left, 4 * rows + 2, 4 * columns + 2)
-    data = _transformed(data_line, image, rows, columns, 6)
-    gradient = _transformed(gradient_line, _enlarged(dy[:n], 0, 0, 4 * rows, 4 * columns), rows, columns, 4)
-    dw[...] = transform(weight_line, data.swapaxes(2, 3) @ gradient)
-
-
-@backward_weights.nest
-def backward_weights_nest(n, x, dy, dw, top, left):
-    H, W, C = x.shape[1], x.shape[2], x.shape[3]
+@device
+def gradient_points(transform_gradient, places, first, begin, end, outputs, size, dy, g):
+    """The same patches in g: for each point a matrix (BLOCK, K), from a patch of dy."""
     P, Q, K = dy.shape[1], dy.shape[2], dy.shape[3]
-    rows, columns = (P + 3) // 4, (Q + 3) // 4
-    patches = n * rows * columns
-    v_point, g_point = BLOCK * C + LANES, BLOCK * K + LANES
-    v, g = np.empty(POINTS * v_point, np.float32), np.empty(POINTS * g_point, np.float32)
-    du, none = np.empty(POINTS * C * K, np.float32), np.empty(0, np.float32)
-    flat_x, flat_dy, flat_dw = x.reshape(-1), dy.reshape(-1), dw.reshape(-1)
-    a_row, c_row = np.empty(C + ROWS, np.int64), np.empty(C + ROWS, np.int64)
-    for c in range(a_row.shape[0]):
-        a_row[c], c_row[c] = min(c, C - 1), min(c, C - 1) * K
-    tap, zeros = np.zeros(1, np.int64), np.zeros(LANES, np.float32)
-    # Blocks come one after the other, so that every sum is one chain; threads share a block's patches, then its points.
-    for first in range(0, patches, BLOCK):
-        count = min(BLOCK, patches - first)
-        for t in prange(count):
-            i, place = (first + t) // (rows * columns), (first + t) % (rows * columns)
-            p, q = place // columns * 4, place % columns * 4
-            h, s = p - top, q - left
-            above, below, before, behind = max(0, -h), min(6, H - h), max(0, -s), min(6, W - s)
-            for c in range(0, C, LANES):
-                data_patch(flat_x, ((i * H + h) * W + s) * C + c, W * C, C, above, below, before, behind,
-                           v, t * C + c, 6 * v_point, v_point, 6, 6, min(LANES, C - c), none, 0)  # fmt: skip
-            for k in range(0, K, LANES):
-                gradient_patch(flat_dy, ((i * P + p) * Q + q) * K + k, Q * K, K, 0, min(4, P - p), 0, min(4, Q - q),
-                               g, t * K + k, 6 * g_point, g_point, 6, 6, min(LANES, K - k), none, 0)  # fmt: skip
-        for point in prange(POINTS):
-            for c in range(0, C, ROWS):
-                for k in range(0, K, LANES):
-                    near_tile(v, point * v_point, a_row, c, min(ROWS, C - c), tap, tap, count, C,
-                         g, point * g_point + k, K, du, point * C * K + k, c_row, min(LANES, K - k),
-                              none if first else zeros, 0)  # fmt: skip
-    for c in prange(C):
+    flat, step = dy.reshape(-1), _step(BLOCK * K)
+    for number in range(begin, end):
+        t, i, p, q = number - first, places[number, 0], places[number, 1], places[number, 2]
+        rows, columns = min(outputs, P - p), min(outputs, Q - q)
         for k in range(0, K, LANES):
-            weight_patch(du, c * K + k, 6 * C * K, C * K, 0, 6, 0, 6,
-                         flat_dw, c * K + k, 3 * C * K, C * K, 3, 3, min(LANES, K - k), none, 0)  # fmt: skip
+            transform_gradient(flat, ((i * P + p) * Q + q) * K + k, Q * K, K, 0, rows, 0, columns,
+                               g, t * K + k, size * step, step, size, size, min(LANES, K - k), flat[:0], 0)  # fmt: skip
+
+
+@device
+def gradient_memory(size, C, K, work):
+    """What `add_products` works with: the points v of x, g of dy and du of the weights, and tables for the tile."""
+    v_end = size * size * _step(BLOCK * C)
+    g_end = v_end + size * size * _step(BLOCK * K)
+    return work[:v_end], work[v_end:g_end], work[g_end:], _tables(C, 1, K)
+
+
+@device
+def add_products(begin, end, first, count, v, g, du, C, K, tables):
+    """Add to du, for points begin … end, the products of the C columns of v with the K of g over `count` patches."""
+    v_step, g_step, u_step = _step(BLOCK * C), _step(BLOCK * K), _step(C * K)
+    a_row, c_row, tap, zeros = tables
+    start = zeros[:0] if first else zeros  # the first block sets du, others add to it
+    for point in range(begin, end):
+        for c in range(0, C, ROWS):
+            for k in range(0, K, LANES):
+                near_tile(v, point * v_step, a_row, c, min(ROWS, C - c), tap, tap, count, C, g, point * g_step + k, K,
+                          du, point * u_step + k, c_row, min(LANES, K - k), start, 0)  # fmt: skip
+
+
+@device
+def weights_from(transform_weight, c, size, du, dw):
+    """The gradients dw (r, r, C, K) of input channel c, from the points du."""
+    R, C, K = dw.shape[0], dw.shape[2], dw.shape[3]
+    flat, step = dw.reshape(-1), _step(C * K)
+    for k in range(0, K, LANES):
+        transform_weight(du, c * K + k, size * step, step, 0, size, 0, size,
+                         flat, c * K + k, R * C * K, C * K, R, R, min(LANES, K - k), flat[:0], 0)  # fmt: skip

@@ -8,14 +8,13 @@ from typing import Any, Literal
 
 from ..engine import Parameter, Planner, Tensor
 from ..errors import ConfigError
-from ..kernels import bias, conv, depthwise, pad, winograd
-from ..kernels.tile import LANES
+from ..kernels import bias, conv, depthwise, pad
+from ..kernels.winograd import filters_work, weights_work
+from .algorithm import WINOGRAD, check_algorithm, fastest
 from .geometry import Triple, lift, per_axis, positions, spatial
 from .initializer import Initializer
 from .layer import integer
 from .weighted import Weighted
-
-ALGORITHMS = ("auto", "direct", "winograd4")
 
 
 class _Conv(Weighted):
@@ -133,8 +132,10 @@ class Conv2d(_ConvForward):
 
     weight_init and bias_init: a name, or an initializer, of `nn.init`.
     padding: int, pair, "same" or "valid"; output rows: floor((h + 2·padding − dilation·(R − 1) − 1) / stride) + 1.
-    algorithm: "direct", "winograd4" for F(4×4, 3×3) of `kernels/winograd.py`, or "auto", which takes Winograd's where
-    it is faster: 3×3 filters of stride 1 with 16 channels or more on both sides.
+    algorithm: "direct"; Winograd's (`kernels/winograd.py`), for filters of stride 1: "winograd4" for 3×3 and 5×5, with
+    two to five times the rounding error of "direct", or "winograd2" for 3×3, as exact as "direct" and half as fast as
+    "winograd4"; or "auto", which takes "winograd4" where it is faster: with 16 channels or more on both sides, and
+    outputs that fill enough of its 4×4 patches. A model file keeps which one that was.
     """
 
     dims = 2
@@ -150,39 +151,35 @@ class Conv2d(_ConvForward):
         groups: int = 1,
         bias: bool = True,
         *,
-        algorithm: Literal["auto", "direct", "winograd4"] = "auto",
+        algorithm: Literal["auto", "direct", "winograd4", "winograd2"] = "auto",
         weight_init: str | Initializer = "torch_default",
         bias_init: str | Initializer | None = None,
     ):
         sizes = in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias
         super().__init__(*sizes, weight_init=weight_init, bias_init=bias_init)
-        if algorithm not in ALGORITHMS:
-            expected = "one of " + ", ".join(map(repr, ALGORITHMS))
-            raise ConfigError("Conv2d(algorithm=…)", expected=expected, got=repr(algorithm))
         self.algorithm = algorithm
-        plain = self.kernel_size == (3, 3) and self.stride == self.dilation == (1, 1) and self.groups == 1
-        if algorithm == "winograd4" and not plain:
-            expected = "a 3×3 filter, stride 1, dilation 1, groups 1"
-            raise ConfigError("Conv2d(algorithm='winograd4')", expected=expected, got=f"{self}")
-        self._winograd_is_faster = plain and min(self.in_channels, self.out_channels) >= LANES
-
-    def _takes_winograd(self, out: Triple) -> bool:
-        """Whether F(4×4, 3×3) is worth it: enough channels, and outputs that fill at least half of the 4×4 patches."""
-        if self.algorithm != "auto":
-            return self.algorithm == "winograd4"
-        filled = out[1] * out[2] / (16 * -(-out[1] // 4) * -(-out[2] // 4))
-        return self._winograd_is_faster and filled >= 0.5
+        self._plain = self.stride == self.dilation == (1, 1) and self.groups == 1
+        check_algorithm(algorithm, self.kernel_size, self._plain, self)
 
     def _steps(self, p: Planner, x: Tensor, y: Tensor, w: Parameter, b: Parameter, size: Triple, out: Triple) -> None:
-        if not self._takes_winograd(out):
+        C, K = self.in_channels, self.out_channels
+        algorithm: str = self.algorithm
+        if algorithm == "auto":
+            algorithm = fastest(self.kernel_size, min(C, K), *out[1:]) if self._plain else "direct"
+        p.decide(self, algorithm=algorithm)
+        if algorithm == "direct":
             super()._steps(p, x, y, w, b, size, out)
             return
-        around = self._geometry()[3][1:]
-        p.forward(winograd.forward, x.data, w.data, b.data, y.data, *around)
-        if p.training:
-            p.backward(winograd.backward_weights, x.data, y.grad, w.grad, *around)
-            if x.grad is not None:
-                p.backward(winograd.backward_data, y.grad, w.data, x.grad, *around)
+        kernels, around = WINOGRAD[algorithm, self.kernel_size], self._geometry()[3][1:]
+        sizes = kernels.OUTPUTS, self.kernel_size[0], C, K
+        p.forward(kernels.forward, x.data, w.data, b.data, y.data, *around, p.buffer((filters_work(*sizes),)))
+        if not p.training:
+            return
+        work = p.buffer((weights_work(*sizes),))
+        p.backward(kernels.backward_weights, x.data, y.grad, w.grad, *around, work)
+        if x.grad is not None:
+            work = p.buffer((filters_work(*sizes),))
+            p.backward(kernels.backward_data, y.grad, w.data, x.grad, *around, work)
 
 
 class Conv3d(_ConvForward):

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
+from ..engine import Plan
 from ..errors import ConfigError
 from .activation import Dropout, Flatten, ReLU
 from .container import Concat, Identity, Residual, Sequential
@@ -39,16 +40,19 @@ def name_of(kind: type[Layer]) -> str:
     return f"{kind.__module__}:{kind.__qualname__}" if own else kind.__name__
 
 
-def describe(layer: Layer) -> dict[str, Any]:
+def describe(layer: Layer, plan: Plan | None = None) -> dict[str, Any]:
     """A layer as a JSON-able dict: its type's name, and the constructor's arguments.
 
-    An initializer in them is a dict, too: {"init": "orthogonal", "gain": 2.0}.
+    An initializer in them is a dict, too: {"init": "orthogonal", "gain": 2.0}. With a plan of the net, arguments that
+    leave a choice are what they became in it.
     """
     kind = type(layer)
+    # A layer with weights is in one place only, so there is one decision.
+    decided = next((arguments for owner, arguments in plan.decisions if owner is layer), {}) if plan else {}
 
     def plain(key: str, value: Any) -> Any:
         if isinstance(value, Layer):
-            return describe(value)
+            return describe(value, plan)
         if isinstance(value, Initializer):
             return {"init": value.name, **dict(value.arguments)}
         if isinstance(value, tuple | list):
@@ -58,7 +62,8 @@ def describe(layer: Layer) -> dict[str, Any]:
             raise ConfigError(f"{kind.__name__}({key}=…)", expected=expected, got=repr(value))
         return value
 
-    return {"type": name_of(kind), **{key: plain(key, value) for key, value in layer.arguments().items()}}
+    arguments = {key: decided.get(key, value) for key, value in layer.arguments().items()}
+    return {"type": name_of(kind), **{key: plain(key, value) for key, value in arguments.items()}}
 
 
 def user_layers(layer: Layer) -> list[type[Layer]]:

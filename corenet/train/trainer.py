@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import optim
 from ..datasets import Dataset, as_dataset
-from ..engine import Layout, make_plan
+from ..engine import Layout, Plan, make_plan
 from ..errors import ConfigError, DataError, ShapeError, TrainingError
 from ..kernels import backend
 from ..kernels.philox import permutation
@@ -265,14 +265,15 @@ class Trainer:
     def save(self, path: str | Path) -> None:
         """Write a model file, in one step. Raises FileError.
 
-        It keeps the net; its parameters and running statistics (averaged weights, where the optimizer keeps them, in
-        place of the latest); the images' shape and scaling, and the classes' names; loss, optimizer, chunk and seed as
-        they were set, with the state of a `Plateau`. It is no checkpoint: see `load` for what begins anew.
+        It keeps the net, with the algorithms that its convolutions took; its parameters and running statistics
+        (averaged weights, where the optimizer keeps them, in place of the latest); the images' shape and scaling, and
+        the classes' names; loss, optimizer, chunk and seed as they were set, with the state of a `Plateau`. It is no
+        checkpoint: see `load` for what begins anew.
         """
         tensors = self.parameters()
         assert self._input_shape is not None
         info = ModelInfo(
-            net=describe(self.net),
+            net=describe(self.net, self._plan()),
             input_shape=self._input_shape,
             mean=self._scaling[0],
             std=self._scaling[1],
@@ -357,9 +358,12 @@ class Trainer:
         return self._snapshot
 
     def _layout(self) -> Layout:
+        return self._plan().layout
+
+    def _plan(self) -> Plan:
         if self._input_shape is None:
             raise ConfigError("the net has no parameters yet: the first data set decides their sizes. Call fit first")
-        return make_plan(self.net, self._input_shape, 1, loss=self.loss).layout
+        return make_plan(self.net, self._input_shape, 1, loss=self.loss)
 
 
 def _one_of(name: str, value: Any, names: Any) -> None:
