@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -14,7 +13,7 @@ from ..errors import ConfigError
 from ..nn import Conv2d, Layer, Linear
 
 NETS = ("lenet5", "mnist_example", "keras_mnist", "cifar10_quick", "vgg_small", "resnet20")
-MORE: tuple[tuple[Layer, tuple[int, ...]], ...] = (
+MORE: tuple[tuple[Conv2d | Linear, tuple[int, ...]], ...] = (
     (Conv2d(16, 32, 3, 2, padding=1), (32, 32, 16)),
     (Conv2d(32, 64, 5, padding=2), (16, 16, 32)),
     (Conv2d(32, 32, 3, padding=1, groups=32), (28, 28, 32)),
@@ -57,7 +56,6 @@ def all_cases() -> list[Case]:
             if net not in case.nets:
                 case.nets.append(net)
     for layer, shape in MORE:
-        assert isinstance(layer, Conv2d | Linear)
         found.setdefault(name := name_of(layer, shape), Case(name, layer, shape))
     return list(found.values())
 
@@ -95,11 +93,13 @@ def _layers_of(net: Layer, input_shape: tuple[int, ...]) -> list[tuple[Conv2d | 
     found: list[tuple[Conv2d | Linear, tuple[int, ...]]] = []
     for place in plan.layers:
         if place.type in ("Conv2d", "Linear"):
-            path = place.path.split(".")
-            layer: Any = reduce(lambda l, key: l.layers[int(key)] if key.isdigit() else getattr(l, key), path, net)  # noqa: E741
             step = next(step for step in plan.forward if isinstance(step, Step) and step.layer is place)
             given = step.args[0]  # the image, maybe with a depth of 1 before its height, or the vector
             shape = given.shape[1:] if place.type == "Linear" else given.shape[-3:]
-            assert math.prod(shape) == math.prod(given.shape)
-            found.append((layer, tuple(shape)))
+            found.append((reduce(_inside, place.path.split("."), net), tuple(shape)))
     return found
+
+
+def _inside(layer: Any, key: str) -> Any:
+    """The layer inside another that is called so in its path, such as "4" or "body"."""
+    return layer.layers[int(key)] if key.isdigit() else getattr(layer, key)

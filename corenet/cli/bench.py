@@ -17,12 +17,10 @@ from . import options
 from .output import print_json
 
 QUICK_NETS = ("lenet5", "keras_mnist")
-ROUNDS, QUICK_ROUNDS, PEAK_ROUNDS = 5, 3, 9
+ROUNDS, QUICK_ROUNDS, PEAK_ROUNDS = 5, 3, 15
 
 
-def kernels(
-    only: list[str], *, batch: int, peers: bool, quick: bool, rounds: int | None, json: str | None
-) -> None:
+def kernels(only: list[str], *, batch: int, peers: bool, quick: bool, rounds: int | None, json: str | None) -> None:
     """Measure layers."""
     suite = _Suite("kernels", only, peers, quick, rounds, json)
     options.count("--batch", batch)
@@ -85,7 +83,7 @@ class _Suite:
         found = []
         with Steps(sys.stderr) as progress:
             progress.at("peaks", 0, len(names) + 1)
-            peaks = measure_peaks(self.backend, self.cores, QUICK_ROUNDS if self.settings["quick"] else PEAK_ROUNDS)
+            peaks = measure_peaks(self.backend, self.cores, PEAK_ROUNDS)
             measured = iter(lines(peaks))
             for number, name in enumerate(names, 1):
                 if number == 1 or name != names[number - 2]:
@@ -93,8 +91,9 @@ class _Suite:
                 found.append(next(measured))
             assert next(measured, None) is None
         versions = {} if self.starter is None else {"torch": self.starter.VERSION}
-        made = {"settings": {**self.settings, **settings}, "backend": self.backend, "versions": versions}
-        result = document.make(self.name, found, peaks=peaks, **made)
+        settings = {**self.settings, **settings}
+        more: Any = {"backend": self.backend, "peaks": peaks, "versions": versions}
+        result = document.make(self.name, found, settings=settings, **more)
         if self.json == "-":
             print_json(result)
             return
