@@ -25,7 +25,7 @@ class LayerPeer:
         self.ways: dict[str, str] = {}
         best = dict.fromkeys(PASSES, 0.0)
         for size in sorted({batch, chunk}, reverse=True):
-            makers = {"": _dense} if layer["kind"] == "dense" else {name: _convolution for name in FORMATS}
+            makers = {"": _dense} if layer["kind"] == "dense" else dict.fromkeys(FORMATS, _convolution)
             for format_name, make in makers.items():
                 for name, run in make(layer, size, format_name).items():
                     run()

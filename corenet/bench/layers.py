@@ -90,13 +90,14 @@ def name_of(layer: Conv2d | Linear, shape: tuple[int, ...]) -> str:
 def _layers_of(net: Layer, input_shape: tuple[int, ...]) -> list[tuple[Conv2d | Linear, tuple[int, ...]]]:
     """The convolutions and dense layers of a net, each with the shape of what it is given."""
     plan = make_plan(net, input_shape, 1)
-    found: list[tuple[Conv2d | Linear, tuple[int, ...]]] = []
+    found = []
     for place in plan.layers:
         if place.type in ("Conv2d", "Linear"):
             step = next(step for step in plan.forward if isinstance(step, Step) and step.layer is place)
             given = step.args[0]  # the image, maybe with a depth of 1 before its height, or the vector
             shape = given.shape[1:] if place.type == "Linear" else given.shape[-3:]
-            found.append((reduce(_inside, place.path.split("."), net), tuple(shape)))
+            layer: Any = reduce(_inside, place.path.split("."), net)
+            found.append((layer, tuple(shape)))
     return found
 
 
