@@ -19,6 +19,7 @@ from corenet.kernels import (
     gather,
     linear,
     pad,
+    peaks,
     pool,
     tree,
     update,
@@ -234,6 +235,14 @@ def training_cases(rng):
     yield Case(update.adam, args, [3, 6, 8], 4, per_sample=False)
 
 
+def peaks_cases(rng):
+    for chunk, n, columns, steps in [(9, 9, 16, 3), (23, 17, 5, 4), (3, 1, 1, 1)]:
+        a, b, c = rng.standard_normal(chunk), rng.standard_normal(columns), np.zeros((chunk, columns))
+        yield Case(peaks.multiply_adds, [n, steps, a, b, c], [4], steps, f"{n}/{chunk}x{columns}, {steps} steps")
+    b, c = rng.standard_normal((2, 21))
+    yield Case(peaks.triad, [18, np.zeros(21), b, c], [1])
+
+
 def all_cases() -> list[Case]:
     """Each family draws from a generator of its own: a new case moves no other's numbers."""
     from kernel_cases_layers import FAMILIES as OF_LAYERS
@@ -241,5 +250,5 @@ def all_cases() -> list[Case]:
     from kernel_cases_winograd import FAMILIES as OF_WINOGRAD
 
     own = conv_cases, linear_cases, elementwise_cases, pool_cases, batchnorm_cases, random_cases, training_cases
-    families = (*own, *OF_LAYERS, *OF_TRAINING, *OF_WINOGRAD)
+    families = (*own, peaks_cases, *OF_LAYERS, *OF_TRAINING, *OF_WINOGRAD)
     return [case for family in families for case in family(np.random.default_rng(list(family.__name__.encode())))]

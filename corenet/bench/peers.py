@@ -44,11 +44,18 @@ def find(places: list[Path] | None = None) -> Starter:
     for place in places:
         path = place / FOLDER / PARENT
         if path.is_file() and path.with_name(SCRIPT).is_file():
-            if importlib.util.find_spec("torch") is None:
+            if not _is_installed("torch"):
                 raise MissingExtraError("--peers needs PyTorch, which is not installed", fix="pip install torch")
             return _load(path)
     fix = "Run the command in a checkout's folder, or without --peers"
     raise FileError(f"--peers needs a checkout of corenet, with {FOLDER}/{SCRIPT}", got="none here", fix=fix)
+
+
+def _is_installed(library: str) -> bool:
+    try:
+        return importlib.util.find_spec(library) is not None
+    except ImportError:  # something in the way of imports says so
+        return False
 
 
 def _load(path: Path) -> Any:
