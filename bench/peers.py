@@ -48,6 +48,7 @@ class TorchPeer:
             stdout=subprocess.PIPE,
             text=True,
             env=environment(len(cores)),
+            start_new_session=True,  # Ctrl-C is for the command, which ends this process
         )
 
     def ask(self, **question: Any) -> dict[str, Any]:

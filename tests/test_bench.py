@@ -171,12 +171,12 @@ def test_what_is_not_written_is_noticed_before_anything_is_timed(name, monkeypat
     monkeypatch.setattr(kernels, "Bench", forgetful)
     monkeypatch.setattr(kernels, "interleave", None)
     with pytest.raises(kernels.WrongResult, match=f"{name}, direct: .* got nan"):
-        next(kernels.run(CASES[:1], kernels.How(16, 1, 0), BACKEND, PEAKS))
+        next(kernels.measure(CASES[0], kernels.How(16, 1, 0), BACKEND, PEAKS))
 
 
 def test_lines_say_what_was_done():
     case = CASES[0]
-    lines = list(kernels.run([case], kernels.How(16, 3, 0.0005), BACKEND, PEAKS))
+    lines = list(kernels.measure(case, kernels.How(16, 3, 0.0005), BACKEND, PEAKS))
     assert [line["name"] for line in lines] == ["padded, forward", "padded, data", "padded, weights"]
     for line in lines:
         assert line["flops"] == line["samples"] * 2 * 6 * 7 * 5 * 27 and line["samples"] == line["chunk"] == 2
@@ -188,7 +188,7 @@ def test_lines_say_what_was_done():
 
 
 def test_a_dense_weight_gradient_is_of_the_whole_batch():
-    lines = list(kernels.run([CASES[-1]], kernels.How(16, 1, 0), BACKEND, PEAKS))
+    lines = list(kernels.measure(CASES[-1], kernels.How(16, 1, 0), BACKEND, PEAKS))
     assert [line["samples"] for line in lines] == [2, 2, 16]
     assert lines[2]["flops"] == 16 * 2 * 20 * 7
 
@@ -208,10 +208,9 @@ class FakePeer:
         self.closed = True
 
 
-def test_a_peer_is_measured_in_turn(monkeypatch):
-    monkeypatch.setattr(kernels, "PAUSE", 0)
+def test_a_peer_is_measured_in_turn():
     peer = FakePeer()
-    lines = list(kernels.run([CASES[-1]], kernels.How(16, 2, 0), BACKEND, PEAKS, peer))
+    lines = list(kernels.measure(CASES[-1], kernels.How(16, 2, 0), BACKEND, PEAKS, peer))
     assert [question["do"] for question in peer.questions] == ["layer", *["pass"] * 6]
     assert peer.questions[0]["layer"] == {
         "kind": "dense", "input_shape": [20], "bias": True, "in": 20, "out": 7,
@@ -244,8 +243,8 @@ def test_steps_are_measured_on_one_core(monkeypatch):
             started.append((cores, FakePeer()))
             return started[-1][1]
 
-    how = steps.How((8,), rounds=2, seconds=0.001)
-    lines = list(steps.run(["lenet5"], how, usable_cpus()[:1], PEAKS, Starter()))
+    how = steps.How(rounds=2, seconds=0.001)
+    lines = list(steps.measure("lenet5", 8, how, usable_cpus()[:1], PEAKS, Starter()))
     assert [line["name"] for line in lines] == [f"lenet5, batch 8, 1 worker, {kind}" for kind in steps.KINDS]
     for line in lines:
         assert line["images"] == 64 and len(line["values"]) == 2 == len(line["peer"]["ratio"]["values"])

@@ -27,7 +27,7 @@ def test_layers_as_a_table(kernels_run):
     assert lines[5].split()[:4] == ["layer", "pass", "algorithm", "GFLOP/s"]
     rows = [line.split() for line in lines[7:]]
     assert [row[:4] for row in rows] == [["dense", "84→10", name, "dense"] for name in ("forward", "data", "weights")]
-    assert progress.splitlines() == ["1/4 peaks", "2/4 dense 84→10"]
+    assert progress.splitlines() == ["1/2 peaks", "2/2 dense 84→10"]
     assert not CONTROL.search(said + progress)
 
 

@@ -37,7 +37,6 @@ from .rounds import Measure, Spread, interleave, ratios, repeated
 PASSES = ("forward", "data", "weights")
 BOUND = 1e-4  # of the largest number of a result: what a kernel may be wrong by; Winograd rounds to some 1e-6
 ALGORITHMS = {"conv": "direct", "winograd": "Winograd 4×4", "depthwise": "depthwise", "linear": "dense"}
-PAUSE = 0.05  # seconds before each measurement if there is a peer: its threads stop spinning
 
 
 class WrongResult(Exception):
@@ -211,30 +210,30 @@ def verify(case: Case, batch: int, bench: Bench) -> dict[str, float]:
     return errors
 
 
-def run(
-    cases: list[Case], how: How, backend: Backend, peaks: Peaks, peer: Peer | None = None
-) -> Iterator[dict[str, Any]]:
-    """Measure the layers one after the other, in the calling thread, on one core; a line for each pass."""
-    for case in cases:
-        bench = Bench(case, how.batch)
-        for one in bench.passes.values():
-            one.link(backend)
-        errors = verify(case, how.batch, bench)
-        ways = {}
+def measure(case: Case, how: How, backend: Backend, peaks: Peaks, peer: Peer | None = None) -> Iterator[dict[str, Any]]:
+    """Check and time a layer in the calling thread, on one core, beside a peer if there is one; a line for each pass.
+
+    Raises WrongResult before anything is timed.
+    """
+    bench = Bench(case, how.batch)
+    for one in bench.passes.values():
+        one.link(backend)
+    errors = verify(case, how.batch, bench)
+    ways = {}
+    if peer is not None:
+        what = {"layer": case.description(), "batch": how.batch, "chunk": bench.chunk, "seconds": how.seconds}
+        ways = peer.ask(do="layer", **what)["ways"]
+    for name, one in bench.passes.items():
+        contestants = {"corenet": _gflops(one, bench.flops, how.seconds)}
         if peer is not None:
-            what = {"layer": case.description(), "batch": how.batch, "chunk": bench.chunk, "seconds": how.seconds}
-            ways = peer.ask(do="layer", **what)["ways"]
-        for name, one in bench.passes.items():
-            contestants = {"corenet": _gflops(one, bench.flops, how.seconds)}
-            if peer is not None:
-                contestants["peer"] = partial(_gflops_of_peer, peer, name, bench.flops, how.seconds)
-            spreads = interleave(contestants, how.rounds, PAUSE if peer else 0.0)
-            line = _line(case, name, one, bench, spreads["corenet"], peaks)
-            line["error"] = errors[name]
-            if peer is not None:
-                ratio = ratios(spreads["corenet"], spreads["peer"])
-                line["peer"] = {"way": ways[name], **spreads["peer"].to_json(), "ratio": ratio.to_json()}
-            yield line
+            contestants["peer"] = partial(_gflops_of_peer, peer, name, bench.flops, how.seconds)
+        spreads = interleave(contestants, how.rounds)
+        line = _line(case, name, one, bench, spreads["corenet"], peaks)
+        line["error"] = errors[name]
+        if peer is not None:
+            ratio = ratios(spreads["corenet"], spreads["peer"])
+            line["peer"] = {"way": ways[name], **spreads["peer"].to_json(), "ratio": ratio.to_json()}
+        yield line
 
 
 def _gflops(one: Pass, flops: int, seconds: float) -> Measure:

@@ -34,9 +34,8 @@ PAUSE = 0.3  # seconds before each measurement if there are peers: their threads
 
 @dataclass(frozen=True)
 class How:
-    """What is measured, how long, and in what portions."""
+    """How long, and in what portions, everything is measured."""
 
-    batches: tuple[int, ...] = (128, 32)
     rounds: int = 5
     seconds: float = 1.0  # a measurement takes, unless that is more than MOST_IMAGES
 
@@ -95,25 +94,15 @@ def flops_of(model: str) -> dict[str, int]:
     }
 
 
-def run(
-    nets: list[str], how: How, cores: list[int], peaks: Peaks, starter: Starter | None = None
+def measure(
+    model: str, batch: int, how: How, cores: list[int], peaks: Peaks, starter: Starter | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Measure one net and batch size after the other, on one core and on all; a line for each way of using the net."""
-    counts = sorted({1, len(cores)})
-    for model in nets:
-        flops, images = flops_of(model), random_images(model, MOST_IMAGES)
-        for batch in how.batches:
-            yield from _run(model, batch, how, cores, counts, images, flops, peaks, starter)
-
-
-def _run(
-    model: str, batch: int, how: How, cores: list[int], counts: list[int], images: Dataset, flops: dict[str, int],
-    peaks: Peaks, starter: Starter | None,
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """A net on one core and on all, beside peers if they can be started; a line for each way of using it."""
+    counts, flops, images = sorted({1, len(cores)}), flops_of(model), random_images(model, MOST_IMAGES)
+    contestants: dict[str, Measure] = {}
+    portions: dict[str, int] = {}
+    ways: dict[int, dict[str, str]] = {}
     with contextlib.ExitStack() as stack:
-        contestants: dict[str, Measure] = {}
-        portions: dict[tuple[int, str], int] = {}
-        ways: dict[int, dict[str, str]] = {}
         for count in counts:
             ours = Ours(model, batch, count, images, how.seconds)
             stack.callback(ours.trainer.close)
@@ -123,11 +112,10 @@ def _run(
                 stack.callback(peer.close)
                 ways[count] = peer.ask(do="net", model=model, batch=batch)["ways"]
             for kind in KINDS:
-                portions[count, kind] = len(ours.portions[kind])
-                contestants[_name(model, batch, count, kind)] = ours.measures[kind]
+                name = _name(model, batch, count, kind)
+                portions[name], contestants[name] = len(ours.portions[kind]), ours.measures[kind]
                 if peer is not None:
-                    rate = partial(_rate_of_peer, peer, kind, how.seconds)
-                    contestants["peer " + _name(model, batch, count, kind)] = rate
+                    contestants[f"peer {name}"] = partial(_rate_of_peer, peer, kind, how.seconds)
         spreads = interleave(contestants, how.rounds, PAUSE if starter else 0.0)
     for count in counts:
         for kind in KINDS:
@@ -141,7 +129,7 @@ def _run(
                 "batch": batch,
                 "workers": count,
                 "kind": kind,
-                "images": portions[count, kind],
+                "images": portions[name],
                 "flops": flops[kind],
                 "gflops": gflops,
                 "percent_of_peak": 100 * gflops / peaks.compute(count),
