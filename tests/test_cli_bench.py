@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from cli_command import CONTROL, corenet, fail, succeed, without
+from cli_command import CONTROL, Terminal, corenet, fail, succeed, without
 
 pytest.importorskip("numba")
 
@@ -103,3 +103,10 @@ def test_peers_without_pytorch(tmp_path):
 def test_without_numba_nothing_is_measured(tmp_path):
     said = fail("bench", "kernels", cwd=tmp_path, env=without(tmp_path, "numba"))
     assert "kernels: expected an importable Numba" in said
+
+
+def test_ctrl_c_ends_it_and_leaves_the_terminal_as_it_was(tmp_path):
+    terminal = Terminal("bench", "kernels", "--only", "conv", "--json", "k.json", cwd=tmp_path, type_after="conv 28")
+    assert terminal.code == 130 and terminal.before == terminal.after
+    assert terminal.screens()[-1][-2:] == ["interrupted", ""]
+    assert list(tmp_path.iterdir()) == []

@@ -26,8 +26,10 @@ class Steps:
     def __init__(self, file: TextIO | None):
         self.console = make_console(file)
         columns = TextColumn("{task.fields[name]}", markup=False), BarColumn()
-        self._bar = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
-        self._task = self._bar.add_task("", total=None, name="")
+        terminal = self.console.is_terminal
+        # Drawn when something new begins, and at no other time: what is measured needs the cores.
+        self._bar = Progress(*columns, console=self.console, transient=True, disable=not terminal, auto_refresh=False)
+        self._task = self._bar.add_task("", total=1, name="")
 
     def __enter__(self) -> Steps:
         self._bar.start()
@@ -38,7 +40,7 @@ class Steps:
 
     def at(self, name: str, done: int, total: int) -> None:
         """Say what begins now, after `done` of `total` measurements."""
-        self._bar.update(self._task, name=name, completed=done, total=total)
+        self._bar.update(self._task, name=name, completed=done, total=total, refresh=True)
         if not self.console.is_terminal:
             self.console.print(f"{done + 1}/{total} {name}", soft_wrap=True)
 
