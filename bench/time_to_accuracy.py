@@ -123,7 +123,8 @@ def main() -> None:
         else:
             measure(options, cores)
     except CorenetError as error:
-        sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def measure(options: argparse.Namespace, cores: list[int]) -> None:

@@ -28,11 +28,11 @@ TINY = {
 CASES = [layers.Case(name, layer, shape) for name, (layer, shape) in TINY.items()]
 
 
-def linked(case: layers.Case, batch: int) -> kernels.Bench:
-    bench = kernels.Bench(case, batch)
-    for one in bench.passes.values():
+def linked(case: layers.Case, batch: int) -> kernels.PlannedLayer:
+    planned = kernels.PlannedLayer(case, batch)
+    for one in planned.passes.values():
         one.link(BACKEND)
-    return bench
+    return planned
 
 
 # Peaks.
@@ -135,10 +135,10 @@ def test_layers_are_chosen_by_net_or_name():
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_passes_compute_what_numpy_defines(case):
-    bench = linked(case, 40)
-    errors = kernels.verify(case, 40, bench)
+    planned = linked(case, 40)
+    errors = kernels.verify(case, 40, planned)
     assert set(errors) == set(kernels.PASSES) and max(errors.values()) < 1e-5
-    assert {one.algorithm for one in bench.passes.values()} == {
+    assert {one.algorithm for one in planned.passes.values()} == {
         {"dense": "dense", "depthwise": "depthwise", "Winograd": "Winograd 4×4"}.get(case.name, "direct")
     }
 
@@ -146,17 +146,17 @@ def test_passes_compute_what_numpy_defines(case):
 @pytest.mark.parametrize("name", kernels.PASSES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_wrong_kernel_is_noticed(case, name):
-    bench = linked(case, 16)
-    one = bench.passes[name]
+    planned = linked(case, 16)
+    one = planned.passes[name]
     right = one.run
 
     def wrong() -> None:
         right()
-        bench.result(name)[0].reshape(-1)[-1] += 0.1
+        planned.result(name)[-1].reshape(-1)[-1] += 0.1
 
     one.run = wrong
     with pytest.raises(kernels.WrongResult, match=f"{case.name}, {name}, .*: expected an error of at most 0.0001"):
-        kernels.verify(case, 16, bench)
+        kernels.verify(case, 16, planned)
 
 
 @pytest.mark.parametrize("name", kernels.PASSES)
@@ -167,8 +167,8 @@ def test_what_is_not_written_is_noticed_before_anything_is_timed(name, monkeypat
             made.passes[name].run = lambda: None
         return made
 
-    right = kernels.Bench
-    monkeypatch.setattr(kernels, "Bench", forgetful)
+    right = kernels.PlannedLayer
+    monkeypatch.setattr(kernels, "PlannedLayer", forgetful)
     monkeypatch.setattr(kernels, "interleave", None)
     with pytest.raises(kernels.WrongResult, match=f"{name}, direct: .* got nan"):
         next(kernels.measure(CASES[0], kernels.How(16, 1, 0), BACKEND, PEAKS))

@@ -3,7 +3,8 @@
 peaks     what the machine could do at best: multiply-adds in registers, bytes from memory
 rounds    contestants measured in turn; medians and spread
 layers    which layers: those of the suite's nets, and some more
-kernels   a layer's forward pass and gradients, as the engine plans them, checked and timed
+passes    a layer's forward pass and gradients, as the engine plans them, ready to run
+kernels   these passes, checked and timed
 steps     whole training steps and predictions, by the Trainer
 peers     where a checkout keeps what runs other libraries, and how they are spoken to
 document  a suite's result as JSON, written and read; two of them compared
