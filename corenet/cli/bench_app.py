@@ -19,9 +19,9 @@ JsonFile = Annotated[
 
 @bench.callback(invoke_without_command=True)
 def main(context: typer.Context) -> None:
-    """Measure corenet on this machine, PyTorch beside it if asked.
+    """How fast corenet is on this machine.
 
-    The machine's own peaks are measured first: multiply-adds in registers, bytes from memory.
+    PyTorch is measured beside it if that is asked. The machine's own peaks are measured first: multiply-adds in registers, bytes from memory.
     """
     if context.invoked_subcommand is None:
         print(context.get_help())
@@ -39,7 +39,11 @@ def kernels(
     rounds: Rounds = None,
     json: JsonFile = None,
 ) -> None:
-    """Each layer's forward pass and gradients on one core, checked first: GFLOP/s and % of the peak."""
+    """Layers: GFLOP/s and % of the peak.
+
+    Forward pass and both gradients of each layer of the suite, on one core, as the engine plans them. They are compared
+    with their NumPy definition before they are timed.
+    """
     from .bench import kernels
 
     kernels(only or [], batch=batch, peers=peers, quick=quick, rounds=rounds, json=json)
@@ -58,7 +62,10 @@ def step(
     rounds: Rounds = None,
     json: JsonFile = None,
 ) -> None:
-    """Whole training steps and predictions of the suite's nets, on one core and on all: images a second."""
+    """Nets: images a second.
+
+    Whole training steps and predictions of the suite's nets, on one core and on all.
+    """
     from .bench import step
 
     step(only or [], batches=batch, peers=peers, quick=quick, rounds=rounds, json=json)
@@ -70,7 +77,7 @@ def compare(
     new: Annotated[Path, typer.Argument(metavar="NEW", help="Another of the same suite.")],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
 ) -> None:
-    """New ÷ old of each line of two results."""
+    """Two results, line by line: new ÷ old."""
     from .bench import compare
 
     compare(old, new, json=json)
