@@ -118,6 +118,7 @@ def test_the_suite_has_every_layer_of_its_nets_once():
 def test_names_tell_layers_apart():
     assert layers.name_of(Conv2d(4, 6, (3, 5), groups=2, dilation=2), (9, 9, 4)) == "conv 9×9 4→6 3×5 d2 g2"
     assert layers.name_of(Conv2d(4, 6, 3, padding=(0, 2)), (9, 8, 4)) == "conv 9×8 4→6 3×3 p0×2"
+    assert layers.name_of(Conv2d(4, 6, 3, padding=(2, 0)), (9, 8, 4)) == "conv 9×8 4→6 3×3 p2×0"
     assert layers.name_of(Conv2d(4, 6, 3, padding="same"), (9, 8, 4)) == "conv 9×8 4→6 3×3 psame"
 
 

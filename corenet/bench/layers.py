@@ -79,9 +79,10 @@ def name_of(layer: Conv2d | Linear, shape: tuple[int, ...]) -> str:
     channels = f"{layer.in_channels}" if depthwise else f"{layer.in_channels}→{layer.out_channels}"
     parts = ["depthwise" if depthwise else "conv", "{}×{}".format(*shape[:2]), channels]
     parts.append("{}×{}".format(*layer.kernel_size))
-    for letter, values, default in (("s", layer.stride, 1), ("p", layer.padding, 0), ("d", layer.dilation, 1)):
-        if isinstance(values, str) or set(values) != {default}:
-            parts.append(f"{letter}{values}" if isinstance(values, str) else f"{letter}{'×'.join(map(str, {*values}))}")
+    for letter, given, default in (("s", layer.stride, 1), ("p", layer.padding, 0), ("d", layer.dilation, 1)):
+        numbers = (given,) if isinstance(given, str) else given[:1] if given[0] == given[1] else given
+        if numbers != (default,):
+            parts.append(letter + "×".join(map(str, numbers)))
     if layer.groups > 1 and not depthwise:
         parts.append(f"g{layer.groups}")
     return " ".join(parts)
