@@ -236,9 +236,10 @@ def training_cases(rng):
 
 
 def peaks_cases(rng):
-    for chunk, n, columns, steps in [(9, 9, 16, 3), (23, 17, 5, 4), (3, 1, 1, 1)]:
-        a, b, c = rng.standard_normal(chunk), rng.standard_normal(columns), np.zeros((chunk, columns))
-        yield Case(peaks.multiply_adds, [n, steps, a, b, c], [4], steps, f"{n}/{chunk}x{columns}, {steps} steps")
+    for chunk, n, columns, steps, repeats in [(9, 9, 16, 3, 2), (23, 17, 5, 4, 3), (3, 1, 1, 1, 1)]:
+        a, b, c = rng.standard_normal(steps), rng.standard_normal(columns), np.zeros((chunk, columns))
+        label = f"{n}/{chunk}x{columns}, {repeats} x {steps} steps"
+        yield Case(peaks.multiply_adds, [n, repeats, a, b, c], [4], steps * repeats, label)
     b, c = rng.standard_normal((2, 21))
     yield Case(peaks.triad, [18, np.zeros(21), b, c], [1])
 

@@ -1,6 +1,6 @@
 """Measuring corenet on this machine: what `corenet bench` runs.
 
-peaks     what the machine could do at best: multiply-adds in registers, bytes from memory
+peaks     what the machine could do at best: multiply-adds, and bytes from memory
 rounds    contestants measured in turn; medians and spread
 layers    which layers: those of the suite's nets, and some more
 passes    a layer's forward pass and gradients, as the engine plans them, ready to run

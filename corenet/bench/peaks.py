@@ -1,6 +1,6 @@
 """What the machine could do at best, measured before anything else: all figures are seen against it.
 
-    multiply-adds   the register tile of all kernels with factors that stand still: no loads, no stores
+    multiply-adds   the register tile of all kernels, with one factor in registers and the other in the nearest cache
     bandwidth       a = b + 3·c on arrays far larger than the caches; 12 bytes an element, as STREAM counts them
 
 Both on one core, and on all at once, where the clock may be lower and the memory is shared.
@@ -27,7 +27,7 @@ from ..parallel.topology import bind
 from .rounds import Spread
 
 ROWS = 240  # whole tiles, whichever of its heights the tile has
-STEPS = 100_000  # multiply-adds of an element; 0.8 GFLOP in all
+STEPS, REPEATS = 512, 200  # multiply-adds of an element: so many different ones, so often; 0.8 GFLOP in all
 LEAST_ARRAY, MOST_ARRAY = 32 << 20, 256 << 20  # bytes of one of the three arrays
 
 
@@ -61,7 +61,9 @@ def measure_peaks(backend: Backend, cores: list[int], rounds: int, array: int | 
     gflops, bandwidth = {}, {}
     for count in counts:
         used = cores[:count]
-        gflops[count] = _measure(used, lambda: _multiply_adds(backend), 2e-9 * ROWS * LANES * STEPS * count, rounds)
+        gflops[count] = _measure(
+            used, lambda: _multiply_adds(backend), 2e-9 * ROWS * LANES * STEPS * REPEATS * count, rounds
+        )
         share = size // count  # of each core: all together go over as much, whatever their number
         bandwidth[count] = _measure(used, lambda n=share: _triad(backend, n), 12e-9 * share * count, rounds)  # type: ignore[misc]
     return Peaks(gflops, bandwidth)
@@ -82,9 +84,8 @@ def at_work(core: int) -> Iterator[None]:
 
 
 def _multiply_adds(backend: Backend) -> Callable[[], Any]:
-    a, b = np.full(ROWS, 1e-3, np.float32), np.full(LANES, 1e-3, np.float32)
-    c = np.zeros((ROWS, LANES), np.float32)
-    args = ROWS, STEPS, a, b, c
+    a, b = np.full(STEPS, 1e-3, np.float32), np.full(LANES, 1e-3, np.float32)
+    args = ROWS, REPEATS, a, b, np.zeros((ROWS, LANES), np.float32)
     run = backend.function(peaks.multiply_adds, args)
     return lambda: run(*args)
 

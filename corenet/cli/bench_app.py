@@ -21,8 +21,8 @@ JsonFile = Annotated[
 def main(context: typer.Context) -> None:
     """How fast corenet is on this machine.
 
-    PyTorch is measured beside it if that is asked. The machine's own peaks come first: multiply-adds in registers,
-    bytes from memory.
+    PyTorch is measured beside it if that is asked. The machine's own peaks come first: multiply-adds, and bytes from
+    memory.
     """
     if context.invoked_subcommand is None:
         print(context.get_help())
