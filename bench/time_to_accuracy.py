@@ -141,20 +141,26 @@ def measure(options: argparse.Namespace, cores: list[int]) -> None:
             done.append(run(name, options, cores, seed))
             accuracies = ", ".join(f"{accuracy:.2%}" for accuracy in done[-1]["accuracy"])
             print(f"round {seed + 1}: {name:8}{done[-1]['seconds']:7.1f} s   {accuracies}", flush=True)
-    spreads = {name: Spread.of([one["seconds"] for one in done]) for name, done in runs.items()}
-    ratio = ratios(spreads["PyTorch"], spreads["corenet"])
     print(f"\n{MODEL} to {options.target:.1%} of MNIST's test images, {len(cores)} cores, the whole process")
-    reached = {}
+    reached = [
+        number
+        for number in range(options.rounds)
+        if all(max(done[number]["accuracy"]) >= options.target for done in runs.values())
+    ]
+    spreads = {
+        name: Spread.of([done[number]["seconds"] for number in reached]) for name, done in runs.items() if reached
+    }
     for name, spread in spreads.items():
-        reached[name] = sum(max(one["accuracy"]) >= options.target for one in runs[name])
-        times = f"{spread.median:6.1f} s   ({spread.low:.1f} … {spread.high:.1f})"
-        print(f"  {name:8}median {times}   reached in {reached[name]} of {options.rounds} rounds")
-    print(f"  PyTorch / corenet: {ratio.median:.2f}   ({ratio.low:.2f} … {ratio.high:.2f})")
+        print(f"  {name:8}median {spread.median:6.1f} s   ({spread.low:.1f} … {spread.high:.1f})")
+    print(f"  both reached it in {len(reached)} of {options.rounds} rounds; others do not count")
+    ratio = ratios(spreads["PyTorch"], spreads["corenet"]) if reached else None
+    if ratio is not None:
+        print(f"  PyTorch / corenet: {ratio.median:.2f}   ({ratio.low:.2f} … {ratio.high:.2f})")
     if options.json:
         recipe = {"model": MODEL, "batch": BATCH, "optimizer": "Adam", "one_cycle": RATE, "epochs": EPOCHS}
         machine = {"name": platform.node(), "cpu": cpu_model(), "cores": cores, "system": platform.platform()}
-        result = {"target": options.target, "recipe": recipe, "machine": machine, "runs": runs, "reached": reached}
-        result["ratio"] = ratio.to_json()
+        result = {"target": options.target, "recipe": recipe, "machine": machine, "runs": runs, "counted": reached}
+        result["ratio"] = None if ratio is None else ratio.to_json()
         write_atomically(options.json, (json.dumps(result, indent=1) + "\n").encode())
 
 
