@@ -19,6 +19,7 @@ from corenet.kernels import (
     gather,
     linear,
     pad,
+    peaks,
     pool,
     tree,
     update,
@@ -236,6 +237,15 @@ def training_cases(rng):
     yield Case(update.adam, args, [3, 6, 8], 4, per_sample=False)
 
 
+def peaks_cases(rng):
+    for chunk, n, columns, steps, repeats in [(9, 9, 16, 3, 2), (23, 17, 5, 4, 3), (3, 1, 1, 1, 1)]:
+        a, b, c = rng.standard_normal(steps), rng.standard_normal(columns), np.zeros((chunk, columns))
+        label = f"{n}/{chunk}x{columns}, {repeats} x {steps} steps"
+        yield Case(peaks.multiply_adds, [n, repeats, a, b, c], [4], steps * repeats, label)
+    b, c = rng.standard_normal((2, 21))
+    yield Case(peaks.triad, [18, np.zeros(21), b, c], [1])
+
+
 def all_cases() -> list[Case]:
     """Each family draws from a generator of its own: a new case moves no other's numbers."""
     from kernel_cases_layers import FAMILIES as OF_LAYERS
@@ -244,5 +254,5 @@ def all_cases() -> list[Case]:
     from kernel_cases_winograd import FAMILIES as OF_WINOGRAD
 
     own = conv_cases, linear_cases, elementwise_cases, pool_cases, batchnorm_cases, random_cases, training_cases
-    families = (*own, *OF_LAYERS, *OF_TRAINING, *OF_WINOGRAD, *OF_POOLED)
+    families = (*own, peaks_cases, *OF_LAYERS, *OF_TRAINING, *OF_WINOGRAD, *OF_POOLED)
     return [case for family in families for case in family(np.random.default_rng(list(family.__name__.encode())))]

@@ -1,4 +1,4 @@
-"""The command line: corenet train | evaluate | predict | info.
+"""The command line: corenet train | evaluate | predict | info | bench.
 
 ending      runs a command; what it raises becomes a message and an exit code
 app         the commands, their options and their help
@@ -6,6 +6,7 @@ train       corenet train, and run_folder: where a run is kept
 evaluate    corenet evaluate
 predict     corenet predict
 info        corenet info
+bench       corenet bench kernels | step | compare; bench_app: their options
 options     from option texts to settings
 output      JSON on standard output
 started     time since the process started

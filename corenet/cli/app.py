@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
+from .bench_app import bench
 
 app = typer.Typer(
     name="corenet",
@@ -158,3 +159,6 @@ def info(json: AsJson = False) -> None:
     from .info import info
 
     info(json=json)
+
+
+app.add_typer(bench, name="bench")
