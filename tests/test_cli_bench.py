@@ -48,6 +48,7 @@ def test_a_net_quickly_and_only_json_on_standard_output(tmp_path):
     kinds = [(line["workers"], line["kind"]) for line in document["lines"]]
     counts = sorted({1, len(document["machine"]["cores"])})
     assert kinds == [(count, kind) for count in counts for kind in ("train", "predict")]
+    assert all((line["kind"] == "train") == ("percent_outside" in line) for line in document["lines"])
     assert all(line["batch"] == 16 and line["gflops"] > 0 < line["percent_of_peak"] for line in document["lines"])
 
 

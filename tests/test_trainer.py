@@ -580,3 +580,14 @@ def test_what_is_printed(trainer, capsys):
     assert lines[0].startswith("arrays: 101 images; 2 workers x 1 thread")
     assert lines[0].endswith("NumPy definitions, as asked")
     assert re.fullmatch(r"epoch 1/2  loss \d\.\d{4}  accuracy \S+%  validation loss .*images/s", lines[1])
+
+
+def test_null_kernels_compute_nothing(trainer):
+    """All else is done: what a run with them takes is the time outside of kernels."""
+    made = trainer(nn.Sequential(nn.Flatten(), nn.Linear(36, CLASSES)), workers=2, kernels="null")
+    x, y = images(40)
+    made.fit((x, y), batch_size=8)
+    before = made.params_sha256()
+    made.fit((x, y), batch_size=8, epochs=2)
+    assert made.params_sha256() == before and len(made.history.epochs) == 2
+    assert made.predict(x).shape == (40, CLASSES)

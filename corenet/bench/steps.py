@@ -1,6 +1,7 @@
 """The suite of nets: images a second of whole training steps, and of predictions, as the public Trainer does them.
 
-Images are random bytes, labels random classes: speed does not depend on them. Training is one epoch of `fit` over as
+Images are random bytes, labels random classes: speed does not depend on them. How much of a training step is spent
+outside of kernels shows in a Trainer whose kernels do nothing. Training is one epoch of `fit` over as
 many images as take the time asked for, with shuffling and scaling; starting and compiling come before. Prediction is
 `predict`, which also copies the images to where the workers find them.
 """
@@ -58,8 +59,9 @@ def random_images(model: str, count: int) -> Dataset:
 class Ours:
     """corenet on some workers, and how many images it takes to measure it."""
 
-    def __init__(self, model: str, batch: int, workers: int, images: Dataset, seconds: float):
-        self.trainer = Trainer(models.get(model), optim.SGD(0.01, momentum=0.9), workers=workers)
+    def __init__(self, model: str, batch: int, workers: int, images: Dataset, seconds: float, kernels: str = "auto"):
+        optimizer = optim.SGD(0.01, momentum=0.9)
+        self.trainer = Trainer(models.get(model), optimizer, workers=workers, kernels=kernels)
         try:
             few = images.subset(slice(0, 8 * batch))
             self._train(few, batch)  # starts the workers and compiles
@@ -106,6 +108,9 @@ def measure(
         for count in counts:
             ours = Ours(model, batch, count, images, how.seconds)
             stack.callback(ours.trainer.close)
+            idle = Ours(model, batch, count, images, how.seconds / 10, "null")
+            stack.callback(idle.trainer.close)
+            contestants[f"idle {_name(model, batch, count, 'train')}"] = idle.measures["train"]
             peer = None
             if starter is not None:
                 peer = starter.start(cores[:count])
@@ -134,6 +139,8 @@ def measure(
                 "gflops": gflops,
                 "percent_of_peak": 100 * gflops / peaks.compute(count),
             }
+            if kind == "train":  # what is left of the time if kernels do nothing
+                line["percent_outside"] = 100 * spread.median / spreads[f"idle {name}"].median
             if starter is not None:
                 theirs = spreads[f"peer {name}"]
                 ratio = ratios(spread, theirs).to_json()

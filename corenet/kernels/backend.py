@@ -13,13 +13,13 @@ from ..errors import ConfigError
 from . import native
 from .operation import Operation
 
-NAMES = ("auto", "numba", "numpy", "c", *(f"c-{name}" for name in native.TILES))
+NAMES = ("auto", "numba", "numpy", "c", *(f"c-{name}" for name in native.TILES), "null")
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A set of kernels: its name ("numba", "numpy" or "c"), how many threads its nests use, why it was chosen, and the
-    C tile its nests use, if they do."""
+    """A set of kernels: its name ("numba", "numpy", "c" or "null"), how many threads its nests use, why it was chosen,
+    and the C tile its nests use, if they do."""
 
     name: str
     threads: int
@@ -28,11 +28,17 @@ class Backend:
 
     def function(self, operation: Operation, args: tuple) -> Callable:
         """The implementation of an operation for arguments of these types, compiled if it has to be."""
+        if self.name == "null":
+            return _nothing
         if self.name == "numpy" or operation.loops is None:
             return operation.reference
         from .numba_backend import compile_for
 
         return compile_for(operation, args, parallel=self.threads > 1, c_tile=self.c_tile)
+
+
+def _nothing(*args: object) -> None:
+    """What a kernel of the backend "null" does: what is left is the time that a step takes outside of kernels."""
 
 
 def numba_problem() -> str | None:
@@ -48,6 +54,8 @@ def select(name: str = "auto", threads: int = 1) -> Backend:
     """The backend of that name; "auto" is Numba where it can be imported, else NumPy. Raises ConfigError."""
     if name not in NAMES:
         raise ConfigError("kernels", expected="one of " + ", ".join(map(repr, NAMES)), got=repr(name))
+    if name == "null":
+        return Backend("null", 1, "no kernels: nothing is computed")
     problem = numba_problem() if name != "numpy" else None
     if name == "numpy":
         return Backend("numpy", 1, "NumPy definitions, as asked")

@@ -82,17 +82,17 @@ def table(document: dict[str, Any]) -> Table:
     heads, lines = HEADS[document["suite"]], document["lines"]
     kernels, peers = document["suite"] == "kernels", any("peer" in line for line in lines)
     numbers = ["GFLOP/s" if kernels else "images/s", "min … max"]
-    numbers += ["% of peak", "MB", "roofline"] if kernels else ["GFLOP/s", "% of peak"]
+    numbers += ["% of peak", "MB", "roofline"] if kernels else ["GFLOP/s", "% of peak", "% outside"]
     result = _table(*heads, numbers=(*numbers, *(("PyTorch", "way", "ratio", "min … max") if peers else ())))
     for line in lines:
         row = [str(line[head]) for head in heads]
         row += [number(line["median"]), f"{number(line['low'])} … {number(line['high'])}"]
         percent = f"{line['percent_of_peak']:.0f}"
-        row += (
-            [percent, number(line["bytes"] / 1e6), number(line["roofline"])]
-            if kernels
-            else [number(line["gflops"]), percent]
-        )
+        if kernels:
+            row += [percent, number(line["bytes"] / 1e6), number(line["roofline"])]
+        else:
+            outside = line.get("percent_outside")
+            row += [number(line["gflops"]), percent, "" if outside is None else f"{outside:.1f}"]
         if peer := line.get("peer"):
             ratio = peer["ratio"]
             spread = f"{ratio['low']:.2f} … {ratio['high']:.2f}"

@@ -51,7 +51,7 @@ class Trainer:
         seed: of initial parameters, order, augmentation and dropout; 0 … 2⁶³−1.
         share_cores: allow more threads than usable cores.
         kernels: "auto", "numba", "numpy" or "c", which is Numba's loop nests on the C library's tile; "c-avx2" and the
-            like choose its instruction set, for comparisons.
+            like choose its instruction set, for comparisons; "null" computes nothing, to measure all else.
         fuse: let faster steps take the place of some runs of steps (`engine/fusion.py`); False, to compare.
 
     Raises ConfigError for settings that are not possible.
