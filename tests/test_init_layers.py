@@ -175,9 +175,8 @@ def test_an_unhashable_name_is_refused():
 
 def test_a_net_with_initializers_is_trained_by_workers_and_saved(trainer, tmp_path):
     x, y = np.random.default_rng(0).standard_normal((40, 4, 4, 1)).astype(np.float32), np.arange(40) % 3
-    net = Sequential(
-        Conv2d(1, 4, 3, weight_init=init.orthogonal(gain=2)), nn.Flatten(), Linear(16, 3, bias_init="ones")
-    )
+    first = Conv2d(1, 4, 3, algorithm="direct", weight_init=init.orthogonal(gain=2))
+    net = Sequential(first, nn.Flatten(), Linear(16, 3, bias_init="ones"))
     made = trainer(net, workers=2, kernels="numpy")
     made.fit((x, y), callbacks=())
     made.save(tmp_path / "model")
