@@ -9,6 +9,7 @@ import numpy as np
 from .clock import EPOCH, SEED
 from .operation import operation, prange
 from .philox import AUGMENT, philox
+from .rows import repeated, row_width
 
 
 @operation
@@ -38,6 +39,9 @@ def images(n, source, order, first, x, samples, scale, offset, clock, shift, fli
 @images.nest
 def images_nest(n, source, order, first, x, samples, scale, offset, clock, shift, flip):
     H, W, C = x.shape[1], x.shape[2], x.shape[3]
+    size, width = H * W * C, row_width(C, H * W)
+    scales, offsets = repeated(scale, width), repeated(offset, width)
+    flat_source, flat_x = source.reshape(-1), x.reshape(-1)
     for i in prange(n):
         sample = order[first + i]
         samples[i] = sample
@@ -58,10 +62,11 @@ def images_nest(n, source, order, first, x, samples, scale, offset, clock, shift
                         value = np.float32(source[sample, row, column, c]) if inside else np.float32(0)
                         x[i, h, v, c] = value * scale[c] + offset[c]
         else:
-            for h in range(H):
-                for v in range(W):
-                    for c in range(C):
-                        x[i, h, v, c] = np.float32(source[sample, h, v, c]) * scale[c] + offset[c]
+            for start in range(0, size, width):
+                pixels = flat_source[sample * size + start : sample * size + min(start + width, size)]
+                target = flat_x[i * size + start : i * size + min(start + width, size)]
+                for j in range(pixels.shape[0]):
+                    target[j] = np.float32(pixels[j]) * scales[j] + offsets[j]
 
 
 @operation
