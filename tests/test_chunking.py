@@ -11,8 +11,8 @@ def plan(net, dims=2):
     return make_plan(nn.Sequential(net, nn.Flatten()), (2,) * (dims + 1), 1, loss=nn.CrossEntropy())
 
 
-@pytest.mark.parametrize("batch, chunk", [(1, 1), (8, 1), (64, 8), (65, 9), (4096, LARGEST)])
-def test_a_batch_has_eight_chunks_that_fit_the_cache(batch, chunk):
+@pytest.mark.parametrize("batch, chunk", [(1, 1), (8, 2), (13, 4), (32, 8), (64, 8), (65, 9), (4096, LARGEST)])
+def test_a_batch_has_eight_chunks_of_eight_or_four_smaller_ones(batch, chunk):
     assert choose_chunk(plan(nn.Sequential(nn.ReLU(), nn.Residual(nn.ReLU()))), batch) == chunk
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from ..engine import Plan
 
 CHUNKS_PER_BATCH = 8  # enough for eight workers, or for slices that follow unequal speeds
+LEAST = 8  # samples, which are rows of the tile: with fewer, weights are read too often
+FEWEST = 4  # chunks of a batch, however few samples they have, so that four workers can share it
 LARGEST = 32  # samples; beyond it throughput no longer grows
 LEAST_FOR_STATISTICS = 16  # samples: what batch normalisation needs to estimate a chunk's mean and variance
 PREDICTION_CHUNK = 32
@@ -17,7 +19,7 @@ PREDICTION_CHUNK = 32
 
 def choose_chunk(plan: Plan, batch_size: int) -> int:
     """The number of samples of a chunk, for a net whose training is planned for chunks of any size."""
-    chunk = -(-batch_size // CHUNKS_PER_BATCH)
+    chunk = max(-(-batch_size // CHUNKS_PER_BATCH), min(LEAST, -(-batch_size // FEWEST)))
     if plan.normalises_by_chunk:
         chunk = max(chunk, LEAST_FOR_STATISTICS)
     return max(1, min(chunk, LARGEST, batch_size))
