@@ -164,7 +164,7 @@ def batchnorm_cases(rng):
         gamma, beta, mean, rstd = rng.standard_normal(C), rng.standard_normal(C), x[:n].mean((0, 1)), rng.random(C)
         y, zeros, means = np.zeros_like(x), [np.zeros(C) for _ in range(3)], np.zeros((2, C))
         label, terms = f"{n}/{chunk}x{positions}x{C}", n * positions
-        args = [n, x, *zeros, np.zeros((chunk, C)), 1e-5]
+        args = [n, x, *zeros, np.zeros((chunk, 2 * C)), 1e-5]
         yield Case(batchnorm.measure, args, [2, 3, 4], terms, label, scratch=[5], per_sample=False)
         far = [n, x + 1000, *args[2:]]  # what is squared is the difference to the mean
         yield Case(batchnorm.measure, far, [2, 3, 4], terms, f"{label} far", scratch=[5], per_sample=False)
