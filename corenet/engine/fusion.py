@@ -1,12 +1,14 @@
 """Runs of steps that fewer or faster steps can replace, found when a plan is finished.
 
+    norm → ReLU         the ReLU is part of batch normalisation's passes over memory, in both directions, and so is the
+    norm → add → ReLU   sum with a shortcut before it, and the sum of two gradients behind it (`batchnorm_relu.py`)
     ReLU → max-pool     the ReLU goes behind the pool, where there is less to do: the maximum commutes with it
     bias → max-pool     every gradient behind the pool goes to one pixel before it: the sum over either is the bias's
     conv → max-pool     the gradients of the convolution are made from the pool's, winner by winner (`pooled_conv.py`)
 
 A rule looks for its pattern among the forward steps, makes sure that nothing else reads or writes what lies in
 between, and replaces the backward steps with the forward ones. Results are those of the steps as planned: the same bits
-for the first rule, another order of summation for the others.
+for the first three rules, another order of summation for the others.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..kernels import bias, conv, elementwise, pool, pooled_conv
+from ..kernels import batchnorm, batchnorm_relu, bias, conv, elementwise, pool, pooled_conv
 from ..kernels.operation import Operation
 from .buffer import Buffer
 from .plan import Meet, Step
@@ -26,7 +28,7 @@ Steps = list[Step | Meet]
 
 def replace_runs(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
     """The steps, in order of running, with every pattern replaced."""
-    for rule in (_pool_before_relu, _bias_behind_pool, _gradients_of_winners):
+    for rule in (_relu_in_norm, _relu_in_norm_and_add, _pool_before_relu, _bias_behind_pool, _gradients_of_winners):
         forward, backward = rule(forward, backward)
     return forward, backward
 
@@ -51,6 +53,76 @@ def _replaced(steps: Steps, changes: dict[int, list[Step]]) -> Steps:
 
 def _like(buffer: Buffer, shape: tuple[int, ...]) -> Buffer:
     return Buffer(shape, buffer.dtype.str, "arena")
+
+
+def _relu_in_norm(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
+    for norm, relu in _neighbours(forward, batchnorm.normalise, elementwise.relu_forward):
+        x, gamma, beta, mean, rstd, between = norm.args
+        shape, y = between.shape, relu.args[1]
+        if relu.args[0].root is not between.root or _users([*forward, *backward], between) != [norm, relu]:
+            continue
+        args = (x, gamma, beta, mean, rstd, y.reshape(shape))
+        changes = {id(norm): [], id(relu): [Step(batchnorm_relu.normalise, args, norm.layer)]}
+        if backward:
+            found = _masked_sums(backward, norm, y)
+            if found is None:
+                continue
+            mask, sums = found
+            _, dy, before = mask.args
+            rest = [step for step in _users(backward, before) if step not in found]
+            if [step.operation for step in rest] not in ([], [batchnorm.backward]):
+                continue
+            changes[id(mask)] = []
+            for step, operation in [(sums, batchnorm_relu.measure_gradients)] + [
+                (step, batchnorm_relu.backward) for step in rest
+            ]:
+                args = (x, dy.reshape(shape), gamma, beta, mean, rstd, *step.args[-4 if step is sums else -2 :])
+                changes[id(step)] = [Step(operation, args, step.layer)]
+        forward, backward = _replaced(forward, changes), _replaced(backward, changes)
+    return forward, backward
+
+
+def _masked_sums(backward: Steps, norm: Step, y: Buffer) -> tuple[Step, Step] | None:
+    """The backward steps of the ReLU that made y and, right after it, of the normalisation that it followed, if no
+    other step reads the gradient before."""
+    for mask, sums in _neighbours(backward, elementwise.relu_backward, batchnorm.measure_gradients):
+        if mask.args[0].root is y.root and sums.args[1].root is mask.args[2].root and sums.args[0] is norm.args[0]:
+            return mask, sums
+    return None
+
+
+def _relu_in_norm_and_add(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
+    for norm, add in _neighbours(forward, batchnorm.normalise, elementwise.add):
+        x, *numbers, between = norm.args
+        relus = [
+            relu for before, relu in _neighbours(forward, elementwise.add, elementwise.relu_forward) if before is add
+        ]
+        others = [part for part in add.args[:2] if part.root is not between.root]
+        if len(relus) != 1 or len(others) != 1:
+            continue
+        (relu,), (shortcut,), total = relus, others, add.args[2]
+        everything, shape, y = [*forward, *backward], between.shape, relu.args[1]
+        if relu.args[0].root is not total.root or _users(everything, between) != [norm, add]:
+            continue
+        if _users(everything, total) != [add, relu]:
+            continue
+        args = (x, shortcut.reshape(shape), *numbers, y.reshape(shape))
+        changes = {id(norm): [], id(add): [], id(relu): [Step(batchnorm_relu.normalise_add, args, norm.layer)]}
+        if backward:
+            found = _masked_sums(backward, norm, y)
+            if found is None:
+                continue
+            mask, sums = found
+            _, dy, masked = mask.args
+            parts = (dy.reshape(shape), None)
+            for both, following in _neighbours(backward, elementwise.add, elementwise.relu_backward):
+                if following is mask and both.args[2].root is dy.root and _users(everything, dy) == [both, mask]:
+                    parts = tuple(part.reshape(shape) for part in both.args[:2])
+                    changes[id(both)] = []
+            args = (x, y.reshape(shape), *parts, *numbers[2:], masked.reshape(shape), *sums.args[-4:])
+            changes |= {id(mask): [], id(sums): [Step(batchnorm_relu.measure_gradients_add, args, sums.layer)]}
+        forward, backward = _replaced(forward, changes), _replaced(backward, changes)
+    return forward, backward
 
 
 def _pool_before_relu(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
