@@ -159,7 +159,7 @@ def pool_cases(rng):
 
 
 def batchnorm_cases(rng):
-    for chunk, n, positions, C in [(4, 3, 20, 7), (2, 1, 1, 3), (16, 16, 64, 32)]:
+    for chunk, n, positions, C in [(4, 3, 20, 7), (2, 1, 1, 3), (16, 16, 64, 32), (3, 2, 5, 135)]:
         x, dy = rng.standard_normal((chunk, positions, C)) * 3 + 2, rng.standard_normal((chunk, positions, C))
         gamma, beta, mean, rstd = rng.standard_normal(C), rng.standard_normal(C), x[:n].mean((0, 1)), rng.random(C)
         y, zeros, means = np.zeros_like(x), [np.zeros(C) for _ in range(3)], np.zeros((2, C))
@@ -239,10 +239,11 @@ def training_cases(rng):
 def all_cases() -> list[Case]:
     """Each family draws from a generator of its own: a new case moves no other's numbers."""
     from kernel_cases_layers import FAMILIES as OF_LAYERS
+    from kernel_cases_norm import FAMILIES as OF_NORM
     from kernel_cases_pooled import FAMILIES as OF_POOLED
     from kernel_cases_training import FAMILIES as OF_TRAINING
     from kernel_cases_winograd import FAMILIES as OF_WINOGRAD
 
     own = conv_cases, linear_cases, elementwise_cases, pool_cases, batchnorm_cases, random_cases, training_cases
-    families = (*own, *OF_LAYERS, *OF_TRAINING, *OF_WINOGRAD, *OF_POOLED)
+    families = (*own, *OF_LAYERS, *OF_TRAINING, *OF_WINOGRAD, *OF_POOLED, *OF_NORM)
     return [case for family in families for case in family(np.random.default_rng(list(family.__name__.encode())))]

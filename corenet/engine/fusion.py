@@ -14,7 +14,6 @@ for the first three rules, another order of summation for the others.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 
@@ -33,11 +32,12 @@ def replace_runs(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
     return forward, backward
 
 
-def _neighbours(steps: Steps, first: Operation, second: Operation) -> Iterator[tuple[Step, Step]]:
-    """Pairs of steps of these operations that follow each other."""
-    for a, b in pairwise(steps):
-        if isinstance(a, Step) and isinstance(b, Step) and a.operation is first and b.operation is second:
-            yield a, b
+def _runs(steps: Steps, *operations: Operation) -> Iterator[tuple[Step, ...]]:
+    """Runs of steps of these operations that follow each other."""
+    for start in range(len(steps)):
+        run = [step for step in steps[start : start + len(operations)] if isinstance(step, Step)]
+        if [step.operation for step in run] == [*operations]:
+            yield tuple(run)
 
 
 def _users(steps: Steps, buffer: Buffer) -> list[Step]:
@@ -56,77 +56,75 @@ def _like(buffer: Buffer, shape: tuple[int, ...]) -> Buffer:
 
 
 def _relu_in_norm(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
-    for norm, relu in _neighbours(forward, batchnorm.normalise, elementwise.relu_forward):
+    for norm, relu in _runs(forward, batchnorm.normalise, elementwise.relu_forward):
         x, gamma, beta, mean, rstd, between = norm.args
-        shape, y = between.shape, relu.args[1]
+        y, shape = relu.args[1], between.shape
         if relu.args[0].root is not between.root or _users([*forward, *backward], between) != [norm, relu]:
             continue
-        args = (x, gamma, beta, mean, rstd, y.reshape(shape))
-        changes = {id(norm): [], id(relu): [Step(batchnorm_relu.normalise, args, norm.layer)]}
+        numbers = gamma, beta, mean, rstd
+        changes = {
+            id(norm): [],
+            id(relu): [Step(batchnorm_relu.normalise, (x, *numbers, y.reshape(shape)), norm.layer)],
+        }
         if backward:
-            found = _masked_sums(backward, norm, y)
+            found = _behind_relu(backward, norm, y)
             if found is None:
                 continue
             mask, sums = found
             _, dy, before = mask.args
-            rest = [step for step in _users(backward, before) if step not in found]
+            _, _, *rest = _users(backward, before)
             if [step.operation for step in rest] not in ([], [batchnorm.backward]):
                 continue
-            changes[id(mask)] = []
-            for step, operation in [(sums, batchnorm_relu.measure_gradients)] + [
-                (step, batchnorm_relu.backward) for step in rest
-            ]:
-                args = (x, dy.reshape(shape), gamma, beta, mean, rstd, *step.args[-4 if step is sums else -2 :])
-                changes[id(step)] = [Step(operation, args, step.layer)]
+            given = x, dy.reshape(shape), *numbers
+            changes |= {
+                id(mask): [],
+                id(sums): [Step(batchnorm_relu.measure_gradients, (*given, *sums.args[4:]), sums.layer)],
+                **{id(step): [Step(batchnorm_relu.backward, (*given, *step.args[5:]), step.layer)] for step in rest},
+            }
         forward, backward = _replaced(forward, changes), _replaced(backward, changes)
     return forward, backward
 
 
-def _masked_sums(backward: Steps, norm: Step, y: Buffer) -> tuple[Step, Step] | None:
-    """The backward steps of the ReLU that made y and, right after it, of the normalisation that it followed, if no
-    other step reads the gradient before."""
-    for mask, sums in _neighbours(backward, elementwise.relu_backward, batchnorm.measure_gradients):
-        if mask.args[0].root is y.root and sums.args[1].root is mask.args[2].root and sums.args[0] is norm.args[0]:
-            return mask, sums
-    return None
-
-
 def _relu_in_norm_and_add(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
-    for norm, add in _neighbours(forward, batchnorm.normalise, elementwise.add):
-        x, *numbers, between = norm.args
-        relus = [
-            relu for before, relu in _neighbours(forward, elementwise.add, elementwise.relu_forward) if before is add
-        ]
-        others = [part for part in add.args[:2] if part.root is not between.root]
-        if len(relus) != 1 or len(others) != 1:
+    for norm, add, relu in _runs(forward, batchnorm.normalise, elementwise.add, elementwise.relu_forward):
+        x, gamma, beta, mean, rstd, between = norm.args
+        total, y, shape, everything = add.args[2], relu.args[1], between.shape, [*forward, *backward]
+        shortcuts = [part for part in add.args[:2] if part.root is not between.root]
+        if len(shortcuts) != 1 or relu.args[0].root is not total.root:
             continue
-        (relu,), (shortcut,), total = relus, others, add.args[2]
-        everything, shape, y = [*forward, *backward], between.shape, relu.args[1]
-        if relu.args[0].root is not total.root or _users(everything, between) != [norm, add]:
+        if _users(everything, between) != [norm, add] or _users(everything, total) != [add, relu]:
             continue
-        if _users(everything, total) != [add, relu]:
-            continue
-        args = (x, shortcut.reshape(shape), *numbers, y.reshape(shape))
+        args = x, shortcuts[0].reshape(shape), gamma, beta, mean, rstd, y.reshape(shape)
         changes = {id(norm): [], id(add): [], id(relu): [Step(batchnorm_relu.normalise_add, args, norm.layer)]}
         if backward:
-            found = _masked_sums(backward, norm, y)
+            found = _behind_relu(backward, norm, y)
             if found is None:
                 continue
             mask, sums = found
-            _, dy, masked = mask.args
-            parts = (dy.reshape(shape), None)
-            for both, following in _neighbours(backward, elementwise.add, elementwise.relu_backward):
+            _, dy, masked = mask.args  # the gradient of the shortcut, too
+            parts = dy.reshape(shape), None
+            for both, following in _runs(backward, elementwise.add, elementwise.relu_backward):
                 if following is mask and both.args[2].root is dy.root and _users(everything, dy) == [both, mask]:
-                    parts = tuple(part.reshape(shape) for part in both.args[:2])
+                    first, second, _ = both.args
+                    parts = first.reshape(shape), second.reshape(shape)
                     changes[id(both)] = []
-            args = (x, y.reshape(shape), *parts, *numbers[2:], masked.reshape(shape), *sums.args[-4:])
+            args = x, y.reshape(shape), *parts, mean, rstd, masked.reshape(shape), *sums.args[4:]
             changes |= {id(mask): [], id(sums): [Step(batchnorm_relu.measure_gradients_add, args, sums.layer)]}
         forward, backward = _replaced(forward, changes), _replaced(backward, changes)
     return forward, backward
 
 
+def _behind_relu(backward: Steps, norm: Step, y: Buffer) -> tuple[Step, Step] | None:
+    """The backward step of the ReLU that made y, if right after it the sums of `norm` are the first to read what it
+    writes; and these."""
+    for mask, sums in _runs(backward, elementwise.relu_backward, batchnorm.measure_gradients):
+        if mask.args[0].root is y.root and sums.args[0] is norm.args[0]:
+            return (mask, sums) if _users(backward, mask.args[2])[:2] == [mask, sums] else None
+    return None
+
+
 def _pool_before_relu(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
-    for relu, pooling in _neighbours(forward, elementwise.relu_forward, pool.max_forward):
+    for relu, pooling in _runs(forward, elementwise.relu_forward, pool.max_forward):
         x, y = relu.args
         between, z, which, *how = pooling.args
         if between.root is not y.root:
@@ -168,7 +166,7 @@ def _bias_behind_pool(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
 
 
 def _gradients_of_winners(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
-    for convolution, pooling in _neighbours(forward, conv.forward, pool.max_forward):
+    for convolution, pooling in _runs(forward, conv.forward, pool.max_forward):
         image, w, _, y, stride, dilation, groups = convolution.args
         between, z, which, *how = pooling.args
         if between.root is not y.root or groups > 1 or max(dilation) > 1:
