@@ -168,6 +168,9 @@ def batchnorm_cases(rng):
         yield Case(batchnorm.measure, args, [2, 3, 4], terms, label, scratch=[5], per_sample=False)
         far = [n, x + 1000, *args[2:]]  # what is squared is the difference to the mean
         yield Case(batchnorm.measure, far, [2, 3, 4], terms, f"{label} far", scratch=[5], per_sample=False)
+        first = np.arange(chunk) < 1  # an image unlike the others
+        apart = [n, x + 100.0 * first[:, None, None], *args[2:]]
+        yield Case(batchnorm.measure, apart, [2, 3, 4], terms, f"{label} apart", scratch=[5], per_sample=False)
         args, what = [*args[:4], None, *args[5:]], f"{label}, of all chunks"
         yield Case(batchnorm.measure, args, [2, 3], terms, what, scratch=[5], per_sample=False)
         yield Case(batchnorm.normalise, [n, x, gamma, beta, mean, rstd, y], [6], 1, label)
