@@ -160,15 +160,18 @@ def pool_cases(rng):
 
 
 def batchnorm_cases(rng):
-    for chunk, n, positions, C in [(4, 3, 20, 7), (2, 1, 1, 3), (16, 16, 64, 32)]:
+    for chunk, n, positions, C in [(4, 3, 20, 7), (2, 1, 1, 3), (16, 16, 64, 32), (3, 2, 5, 135)]:
         x, dy = rng.standard_normal((chunk, positions, C)) * 3 + 2, rng.standard_normal((chunk, positions, C))
         gamma, beta, mean, rstd = rng.standard_normal(C), rng.standard_normal(C), x[:n].mean((0, 1)), rng.random(C)
         y, zeros, means = np.zeros_like(x), [np.zeros(C) for _ in range(3)], np.zeros((2, C))
         label, terms = f"{n}/{chunk}x{positions}x{C}", n * positions
-        args = [n, x, *zeros, np.zeros((chunk, C)), 1e-5]
+        args = [n, x, *zeros, np.zeros((chunk, 2 * C)), 1e-5]
         yield Case(batchnorm.measure, args, [2, 3, 4], terms, label, scratch=[5], per_sample=False)
         far = [n, x + 1000, *args[2:]]  # what is squared is the difference to the mean
         yield Case(batchnorm.measure, far, [2, 3, 4], terms, f"{label} far", scratch=[5], per_sample=False)
+        first = np.arange(chunk) < 1  # an image unlike the others
+        apart = [n, x + 100.0 * first[:, None, None], *args[2:]]
+        yield Case(batchnorm.measure, apart, [2, 3, 4], terms, f"{label} apart", scratch=[5], per_sample=False)
         args, what = [*args[:4], None, *args[5:]], f"{label}, of all chunks"
         yield Case(batchnorm.measure, args, [2, 3], terms, what, scratch=[5], per_sample=False)
         yield Case(batchnorm.normalise, [n, x, gamma, beta, mean, rstd, y], [6], 1, label)
@@ -249,10 +252,11 @@ def peaks_cases(rng):
 def all_cases() -> list[Case]:
     """Each family draws from a generator of its own: a new case moves no other's numbers."""
     from kernel_cases_layers import FAMILIES as OF_LAYERS
+    from kernel_cases_norm import FAMILIES as OF_NORM
     from kernel_cases_pooled import FAMILIES as OF_POOLED
     from kernel_cases_training import FAMILIES as OF_TRAINING
     from kernel_cases_winograd import FAMILIES as OF_WINOGRAD
 
     own = conv_cases, linear_cases, elementwise_cases, pool_cases, batchnorm_cases, random_cases, training_cases
-    families = (*own, peaks_cases, *OF_LAYERS, *OF_TRAINING, *OF_WINOGRAD, *OF_POOLED)
+    families = (*own, peaks_cases, *OF_LAYERS, *OF_TRAINING, *OF_WINOGRAD, *OF_POOLED, *OF_NORM)
     return [case for family in families for case in family(np.random.default_rng(list(family.__name__.encode())))]

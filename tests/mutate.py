@@ -34,6 +34,7 @@ from test_kernels import CASES, arguments  # noqa: E402
 from corenet.kernels import numba_backend  # noqa: E402
 from corenet.kernels.operation import Operation  # noqa: E402
 from corenet.kernels.patch import Patch  # noqa: E402
+from corenet.kernels.row_pass import RowPass  # noqa: E402
 
 FILES = [
     "kernels", "shared_definitions", "conv_grid", "winograd", "exponential", "random", "meetings", "losses",
@@ -57,6 +58,7 @@ def used_by(function: types.FunctionType) -> set[types.FunctionType]:
         values = [here.__globals__.get(name) for name in names]
         values += [getattr(m, name, None) for m in values if isinstance(m, types.ModuleType) for name in names]
         values += [part for patch in values if isinstance(patch, Patch) for part in (patch.line, Patch.__call__)]
+        values += [RowPass.__call__ for rows in values if isinstance(rows, RowPass)]
         for value in values:
             called = function_of(value)
             if called and called.__module__.startswith("corenet.kernels.") and called not in found:
@@ -66,8 +68,8 @@ def used_by(function: types.FunctionType) -> set[types.FunctionType]:
 
 
 def function_of(value: object) -> types.FunctionType | None:
-    """The Python function in an operation, or in a wrapper."""
-    value = value.reference if isinstance(value, Operation) else value
+    """The Python function in an operation, in a pass over rows, or in a wrapper."""
+    value = value.reference if isinstance(value, Operation) else value.terms if isinstance(value, RowPass) else value
     value = inspect.unwrap(value) if callable(value) else value
     return value if isinstance(value, types.FunctionType) else None
 
@@ -107,10 +109,14 @@ def change(mutant: Mutant, folder: str) -> None:
     function = target(mutant)
     code = compile(mutant.source(), function.__code__.co_filename, "exec")
     function.__code__ = next(c for c in code.co_consts if getattr(c, "co_name", None) == mutant.function)
-    everything, nothing_new = mutant.function in ("make_tile", "make_patch", "rows_for"), numba_backend._dispatcher
+    everything, nothing_new = (
+        mutant.function in ("make_tile", "make_patch", "make_row_pass", "rows_for"),
+        numba_backend._dispatcher,
+    )
     fresh = {o for o in OPERATIONS if everything or function in used_by(function_of(o.loops))}
     anew = numba_backend.cache(numba_backend._dispatcher.__wrapped__)
-    for cached in (numba_backend._device, numba_backend._tile, numba_backend._patch, numba_backend.tile_rows):
+    made = numba_backend._device, numba_backend._tile, numba_backend._patch, numba_backend._row_pass
+    for cached in (*made, numba_backend.tile_rows):
         cached.cache_clear()
 
     def dispatcher(operation, parallel, c_tile):

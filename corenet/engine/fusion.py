@@ -1,22 +1,23 @@
 """Runs of steps that fewer or faster steps can replace, found when a plan is finished.
 
+    norm → ReLU         the ReLU is part of batch normalisation's passes over memory, in both directions, and so is the
+    norm → add → ReLU   sum with a shortcut before it, and the sum of two gradients behind it (`batchnorm_relu.py`)
     ReLU → max-pool     the ReLU goes behind the pool, where there is less to do: the maximum commutes with it
     bias → max-pool     every gradient behind the pool goes to one pixel before it: the sum over either is the bias's
     conv → max-pool     the gradients of the convolution are made from the pool's, winner by winner (`pooled_conv.py`)
 
 A rule looks for its pattern among the forward steps, makes sure that nothing else reads or writes what lies in
 between, and replaces the backward steps with the forward ones. Results are those of the steps as planned: the same bits
-for the first rule, another order of summation for the others.
+for the first three rules, another order of summation for the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 
-from ..kernels import bias, conv, elementwise, pool, pooled_conv
+from ..kernels import batchnorm, batchnorm_relu, bias, conv, elementwise, pool, pooled_conv
 from ..kernels.operation import Operation
 from .buffer import Buffer
 from .plan import Meet, Step
@@ -26,16 +27,17 @@ Steps = list[Step | Meet]
 
 def replace_runs(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
     """The steps, in order of running, with every pattern replaced."""
-    for rule in (_pool_before_relu, _bias_behind_pool, _gradients_of_winners):
+    for rule in (_relu_in_norm, _relu_in_norm_and_add, _pool_before_relu, _bias_behind_pool, _gradients_of_winners):
         forward, backward = rule(forward, backward)
     return forward, backward
 
 
-def _neighbours(steps: Steps, first: Operation, second: Operation) -> Iterator[tuple[Step, Step]]:
-    """Pairs of steps of these operations that follow each other."""
-    for a, b in pairwise(steps):
-        if isinstance(a, Step) and isinstance(b, Step) and a.operation is first and b.operation is second:
-            yield a, b
+def _runs(steps: Steps, *operations: Operation) -> Iterator[tuple[Step, ...]]:
+    """Runs of steps of these operations that follow each other."""
+    for start in range(len(steps)):
+        run = [step for step in steps[start : start + len(operations)] if isinstance(step, Step)]
+        if [step.operation for step in run] == [*operations]:
+            yield tuple(run)
 
 
 def _users(steps: Steps, buffer: Buffer) -> list[Step]:
@@ -53,8 +55,76 @@ def _like(buffer: Buffer, shape: tuple[int, ...]) -> Buffer:
     return Buffer(shape, buffer.dtype.str, "arena")
 
 
+def _relu_in_norm(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
+    for norm, relu in _runs(forward, batchnorm.normalise, elementwise.relu_forward):
+        x, gamma, beta, mean, rstd, between = norm.args
+        y, shape = relu.args[1], between.shape
+        if relu.args[0].root is not between.root or _users([*forward, *backward], between) != [norm, relu]:
+            continue
+        numbers = gamma, beta, mean, rstd
+        changes = {
+            id(norm): [],
+            id(relu): [Step(batchnorm_relu.normalise, (x, *numbers, y.reshape(shape)), norm.layer)],
+        }
+        if backward:
+            found = _behind_relu(backward, norm, y)
+            if found is None:
+                continue
+            mask, sums = found
+            _, dy, before = mask.args
+            _, _, *rest = _users(backward, before)
+            if [step.operation for step in rest] not in ([], [batchnorm.backward]):
+                continue
+            given = x, dy.reshape(shape), *numbers
+            changes |= {
+                id(mask): [],
+                id(sums): [Step(batchnorm_relu.measure_gradients, (*given, *sums.args[4:]), sums.layer)],
+                **{id(step): [Step(batchnorm_relu.backward, (*given, *step.args[5:]), step.layer)] for step in rest},
+            }
+        forward, backward = _replaced(forward, changes), _replaced(backward, changes)
+    return forward, backward
+
+
+def _relu_in_norm_and_add(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
+    for norm, add, relu in _runs(forward, batchnorm.normalise, elementwise.add, elementwise.relu_forward):
+        x, gamma, beta, mean, rstd, between = norm.args
+        total, y, shape, everything = add.args[2], relu.args[1], between.shape, [*forward, *backward]
+        shortcuts = [part for part in add.args[:2] if part.root is not between.root]
+        if len(shortcuts) != 1 or relu.args[0].root is not total.root:
+            continue
+        if _users(everything, between) != [norm, add] or _users(everything, total) != [add, relu]:
+            continue
+        args = x, shortcuts[0].reshape(shape), gamma, beta, mean, rstd, y.reshape(shape)
+        changes = {id(norm): [], id(add): [], id(relu): [Step(batchnorm_relu.normalise_add, args, norm.layer)]}
+        if backward:
+            found = _behind_relu(backward, norm, y)
+            if found is None:
+                continue
+            mask, sums = found
+            _, dy, masked = mask.args  # the gradient of the shortcut, too
+            parts = dy.reshape(shape), None
+            for both, following in _runs(backward, elementwise.add, elementwise.relu_backward):
+                if following is mask and both.args[2].root is dy.root and _users(everything, dy) == [both, mask]:
+                    first, second, _ = both.args
+                    parts = first.reshape(shape), second.reshape(shape)
+                    changes[id(both)] = []
+            args = x, y.reshape(shape), *parts, mean, rstd, masked.reshape(shape), *sums.args[4:]
+            changes |= {id(mask): [], id(sums): [Step(batchnorm_relu.measure_gradients_add, args, sums.layer)]}
+        forward, backward = _replaced(forward, changes), _replaced(backward, changes)
+    return forward, backward
+
+
+def _behind_relu(backward: Steps, norm: Step, y: Buffer) -> tuple[Step, Step] | None:
+    """The backward step of the ReLU that made y, if right after it the sums of `norm` are the first to read what it
+    writes; and these."""
+    for mask, sums in _runs(backward, elementwise.relu_backward, batchnorm.measure_gradients):
+        if mask.args[0].root is y.root and sums.args[0] is norm.args[0]:
+            return (mask, sums) if _users(backward, mask.args[2])[:2] == [mask, sums] else None
+    return None
+
+
 def _pool_before_relu(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
-    for relu, pooling in _neighbours(forward, elementwise.relu_forward, pool.max_forward):
+    for relu, pooling in _runs(forward, elementwise.relu_forward, pool.max_forward):
         x, y = relu.args
         between, z, which, *how = pooling.args
         if between.root is not y.root:
@@ -96,7 +166,7 @@ def _bias_behind_pool(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
 
 
 def _gradients_of_winners(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
-    for convolution, pooling in _neighbours(forward, conv.forward, pool.max_forward):
+    for convolution, pooling in _runs(forward, conv.forward, pool.max_forward):
         image, w, _, y, stride, dilation, groups = convolution.args
         between, z, which, *how = pooling.args
         if between.root is not y.root or groups > 1 or max(dilation) > 1:

@@ -14,15 +14,48 @@ measured.
 import numpy as np
 
 from .operation import device, operation, prange
+from .row_pass import RowPass
 from .rows import folded, repeated, row_width
 from .tree import fold, tree_sum
+
+WIDTH = 64  # floats of a row: as many as one pass has in registers
+
+
+@RowPass
+def values(x):
+    """To be summed: x."""
+    return (x,)
+
+
+@RowPass
+def squares(x, origin):
+    """To be summed: the distance to some origin, and its square."""
+    return x - origin, (x - origin) * (x - origin)
+
+
+@RowPass
+def normalised(x, mean, scale, shift):
+    """To be kept: y."""
+    return ((x - mean) * scale + shift,)
+
+
+@RowPass
+def products(x, dy, mean):
+    """To be summed: dy, and dy·(x − mean)."""
+    return dy, dy * (x - mean)
+
+
+@RowPass
+def gradients(x, dy, mean, slope, less, scale):
+    """To be kept: dx."""
+    return (scale * (dy - less - (x - mean) * slope),)
 
 
 @operation
 def measure(n, x, mean, centred, rstd, work, eps):
     """The chunk's mean (C,) and centred (C,) = Σ (x − mean)², of the first n samples of x.
 
-    rstd (C,) = 1/sqrt(var + eps), or None where the chunk's is not wanted; work (chunk, C): scratch.
+    rstd (C,) = 1/sqrt(var + eps), or None where the chunk's is not wanted; work (chunk, 2·C): scratch.
     """
     mean[:] = x[:n].mean(axis=(0, 1), dtype=np.float64)
     centred[:] = np.square(x[:n] - mean, dtype=np.float64).sum(axis=(0, 1))
@@ -32,36 +65,39 @@ def measure(n, x, mean, centred, rstd, work, eps):
 
 @measure.nest
 def measure_nest(n, x, mean, centred, rstd, work, eps):
+    """One pass, with the first image's mean as origin: n samples cannot lie more than √n deviations away from it, so
+    what cancels is bounded, and mostly little."""
     positions, C = x.shape[1], x.shape[2]
-    count, size, width = n * positions, positions * C, row_width(C, positions)
-    flat = x.reshape(x.shape[0], size)
-    for i in prange(n):
-        sums = np.zeros(width, x.dtype)
-        for start in range(0, size, width):
-            row = flat[i, start : start + width]
-            for j in range(row.shape[0]):
-                sums[j] += row[j]
-        folded(sums, work[i])
+    count, size, width = n * positions, positions * C, row_width(C, positions, WIDTH)
+    flat = x.reshape(-1)
+    sums, first = np.zeros(width, x.dtype), np.empty(C, x.dtype)
+    values((flat,), 0, size, (), (), (sums,))
+    folded(sums, first)
     for c in range(C):
-        total = 0.0  # images are combined in double: a chunk has up to millions of terms
-        for i in range(n):
-            total += work[i, c]
-        mean[c] = total / count
-    means = repeated(mean, width)
+        first[c] /= positions
+    origin = repeated(first, width)
     for i in prange(n):
-        sums = np.zeros(width, x.dtype)
-        for start in range(0, size, width):
-            row = flat[i, start : start + width]
-            for j in range(row.shape[0]):
-                sums[j] += (row[j] - means[j]) * (row[j] - means[j])
-        folded(sums, work[i])
+        sum_x, sum_xx = np.zeros(width, x.dtype), np.zeros(width, x.dtype)
+        squares((flat,), i * size, size, (origin,), (), (sum_x, sum_xx))
+        folded(sum_x, work[i, :C])
+        folded(sum_xx, work[i, C:])
+    totals = added_images(n, work)
     for c in range(C):
-        total = 0.0
-        for i in range(n):
-            total += work[i, c]
-        centred[c] = total
+        spread = totals[C + c] - totals[c] * totals[c] / count
+        mean[c] = first[c] + totals[c] / count
+        centred[c] = 0.0 if spread < 0 else spread
         if rstd is not None:
-            rstd[c] = 1 / np.sqrt(total / count + eps)
+            rstd[c] = 1 / np.sqrt(centred[c] / count + eps)
+
+
+@device
+def added_images(n, work):
+    """The sums over images of each column, in double: a chunk has up to millions of terms."""
+    totals = np.zeros(work.shape[1])
+    for i in range(n):
+        for c in range(work.shape[1]):
+            totals[c] += work[i, c]
+    return totals
 
 
 @device
@@ -109,14 +145,10 @@ def normalise(n, x, gamma, beta, mean, rstd, y):
 
 @normalise.nest
 def normalise_nest(n, x, gamma, beta, mean, rstd, y):
-    size, width = x.shape[1] * x.shape[2], row_width(x.shape[2], x.shape[1])
-    flat_x, flat_y = x.reshape(x.shape[0], size), y.reshape(y.shape[0], size)
-    means, scale, shift = repeated(mean, width), repeated(rstd * gamma, width), repeated(beta, width)
+    size, width = x.shape[1] * x.shape[2], row_width(x.shape[2], x.shape[1], WIDTH)
+    numbers = repeated(mean, width), repeated(rstd * gamma, width), repeated(beta, width)
     for i in prange(n):
-        for start in range(0, size, width):
-            row, out = flat_x[i, start : start + width], flat_y[i, start : start + width]
-            for j in range(row.shape[0]):
-                out[j] = (row[j] - means[j]) * scale[j] + shift[j]
+        normalised((x.reshape(-1),), i * size, size, numbers, (y.reshape(-1),), ())
 
 
 @operation
@@ -134,29 +166,26 @@ def measure_gradients(n, x, dy, mean, rstd, dgamma, dbeta, means, work):
 @measure_gradients.nest
 def measure_gradients_nest(n, x, dy, mean, rstd, dgamma, dbeta, means, work):
     positions, C = x.shape[1], x.shape[2]
-    size, width = positions * C, row_width(C, positions)
-    flat_x, flat_dy = x.reshape(x.shape[0], size), dy.reshape(dy.shape[0], size)
-    centre, scale = repeated(mean, width), repeated(rstd, width)
+    size, width = positions * C, row_width(C, positions, WIDTH)
+    flat_x, flat_dy, centre = x.reshape(-1), dy.reshape(-1), repeated(mean, width)
     for i in prange(n):
-        sums, products = np.zeros(width, x.dtype), np.zeros(width, x.dtype)
-        for start in range(0, size, width):
-            row, slopes = flat_x[i, start : start + width], flat_dy[i, start : start + width]
-            for j in range(row.shape[0]):
-                sums[j] += slopes[j]
-            for j in range(row.shape[0]):
-                products[j] += slopes[j] * ((row[j] - centre[j]) * scale[j])
-        folded(sums, work[i, :C])
-        folded(products, work[i, C : 2 * C])
+        sum_dy, sum_dy_x = np.zeros(width, x.dtype), np.zeros(width, x.dtype)
+        products((flat_x, flat_dy), i * size, size, (centre,), (), (sum_dy, sum_dy_x))
+        folded(sum_dy, work[i, :C])
+        folded(sum_dy_x, work[i, C:])
+    add_images(n, positions, rstd, dgamma, dbeta, means, work)
+
+
+@device
+def add_images(n, positions, rstd, dgamma, dbeta, means, work):
+    """From each image's Σ dy and Σ dy·(x − mean), in work (chunk, 2·C), to what `measure_gradients` gives."""
+    C, totals = dbeta.shape[0], added_images(n, work)
     for c in range(C):
-        sum_dy, sum_dy_x = 0.0, 0.0
-        for i in range(n):
-            sum_dy += work[i, c]
-            sum_dy_x += work[i, C + c]
-        dbeta[c] = sum_dy
-        dgamma[c] = sum_dy_x
+        dbeta[c] = totals[c]
+        dgamma[c] = totals[C + c] * rstd[c]
         if means is not None:
-            means[0, c] = sum_dy / (n * positions)
-            means[1, c] = sum_dy_x / (n * positions)
+            means[0, c] = totals[c] / (n * positions)
+            means[1, c] = totals[C + c] * rstd[c] / (n * positions)
 
 
 @operation
@@ -195,17 +224,13 @@ def backward(n, x, dy, gamma, mean, rstd, means, dx):
 
 @backward.nest
 def backward_nest(n, x, dy, gamma, mean, rstd, means, dx):
-    size, width = x.shape[1] * x.shape[2], row_width(x.shape[2], x.shape[1])
-    flat_x, flat_dy = x.reshape(x.shape[0], size), dy.reshape(dy.shape[0], size)
-    flat_dx = dx.reshape(dx.shape[0], size)
-    centre, slope = repeated(mean, width), repeated(rstd * means[1], width)
-    scale, less = repeated(gamma * rstd, width), repeated(means[0], width)
+    size, width = x.shape[1] * x.shape[2], row_width(x.shape[2], x.shape[1], WIDTH)
+    numbers = (
+        repeated(mean, width), repeated(rstd * means[1], width), repeated(means[0], width),
+        repeated(gamma * rstd, width),
+    )  # fmt: skip
     for i in prange(n):
-        for start in range(0, size, width):
-            row, slopes = flat_x[i, start : start + width], flat_dy[i, start : start + width]
-            out = flat_dx[i, start : start + width]
-            for j in range(row.shape[0]):
-                out[j] = scale[j] * (slopes[j] - less[j] - (row[j] - centre[j]) * slope[j])
+        gradients((x.reshape(-1), dy.reshape(-1)), i * size, size, numbers, (dx.reshape(-1),), ())
 
 
 @operation

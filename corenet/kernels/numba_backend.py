@@ -26,6 +26,7 @@ from .c_tile import linked, make_c_tile
 from .max_tile import make_max_tile, max_tile
 from .operation import Operation
 from .patch import Patch, make_patch
+from .row_pass import RowPass, make_row_pass
 from .sparse_tile import make_sparse_tile, sparse_tile
 from .tile import make_tile, near_tile, rows_for, tile
 
@@ -61,6 +62,7 @@ def _tile(near: bool, c_tile: str | None):
 
 
 _patch = cache(make_patch)
+_row_pass = cache(make_row_pass)
 _sparse_tile = cache(make_sparse_tile)
 _max_tile = cache(make_max_tile)
 
@@ -103,6 +105,8 @@ def _rebuild(function: Callable, name: str, c_tile: str | None) -> Callable:
             names[key] = _sparse_tile() if value is sparse_tile else _max_tile()
         elif isinstance(value, Patch):
             names[key] = _patch(value)
+        elif isinstance(value, RowPass):
+            names[key] = _row_pass(value)
         elif getattr(value, "is_device", False):
             names[key] = _device(value, c_tile)
     if "ROWS" in names:

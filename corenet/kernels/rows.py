@@ -14,9 +14,9 @@ WIDE = 256  # floats: long enough for a loop, short enough for the nearest cache
 
 
 @device
-def row_width(C, positions):
-    """The length of a row: whole positions."""
-    return C * max(1, min(positions, WIDE // C))
+def row_width(C, positions, wide=WIDE):
+    """The length of a row of about `wide` floats: whole positions."""
+    return C * max(1, min(positions, wide // C))
 
 
 @device

@@ -61,7 +61,7 @@ class _BatchNorm(Layer):
         used_mean, own_rstd, own_means = (make((C,)), None, None) if self.sync else (mean.chunk, rstd, means)
         scratch = p.common((p.chunks, 2 * C)) if self.sync else None
 
-        work = p.buffer((p.chunk, C))
+        work = p.buffer((p.chunk, 2 * C))
         p.forward(batchnorm.measure, x_flat, mean.chunk, variance.chunk, own_rstd, work, self.eps)
         if self.sync:
             measured = mean.chunk, variance.chunk
