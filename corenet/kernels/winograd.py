@@ -25,9 +25,10 @@ import numpy as np
 
 from .operation import device
 from .patch import transform
-from .tile import LANES, ROWS, near_tile, tile
+from .tile import LANES, ROWS, evenly, near_tile, tile
 
 BLOCK = 32  # patches that go through together
+TOGETHER = 4 * BLOCK  # patches, about, that a thread adds to an image's gradient
 PART = 4  # patches, or points, that one turn of a thread's loop does
 
 # Definitions.
@@ -243,16 +244,18 @@ def gradient_points(transform_gradient, places, first, begin, end, outputs, size
 
 
 @device
-def images_together(P, Q, outputs):
-    """How many images of P×Q gradients one thread takes: as many as a block has patches for, but whole images."""
-    return max(1, BLOCK // (((P + outputs - 1) // outputs) * ((Q + outputs - 1) // outputs)))
+def patches_together(n, places):
+    """How many patches one thread adds to dx, where they overlap: those of whole images, enough for full blocks."""
+    of_image = max(1, places.shape[0] // max(1, n))
+    return max(1, of_image * evenly(n, max(1, TOGETHER // of_image)))
 
 
 @device
-def spread(transform_gradient, transform_adjoint, places, begin, end, outputs, size, dy, u, dx, top, left):
-    """Patches begin … end of dy, which are those of whole images, added one after the other to dx (n, H, W, C)."""
+def spread(transform_gradient, transform_adjoint, places, group, together, outputs, size, dy, u, dx, top, left):
+    """One group of patches of dy, those of whole images, added one after the other to dx (n, H, W, C)."""
     H, W, C, K = dx.shape[1], dx.shape[2], dx.shape[3], dy.shape[3]
     (g, m), m_step, flat = _block_memory(size, K, C), _step(BLOCK * C), dx.reshape(-1)
+    begin, end = group * together, min(places.shape[0], group * together + together)
     for first in range(begin, end, BLOCK):
         count = min(BLOCK, end - first)
         gradient_points(transform_gradient, places, first, first, first + count, outputs, size, dy, g)

@@ -21,7 +21,7 @@ from .winograd import (
     filter_points,
     gradient_memory,
     gradient_points,
-    images_together,
+    patches_together,
     places_of,
     spread,
     swapped,
@@ -143,11 +143,9 @@ def backward_data_adjoint(n, dy, w, dx, top, left, work):
 @backward_data_adjoint.nest
 def backward_data_adjoint_nest(n, dy, w, dx, top, left, work):
     u, places = filter_points(filter_patch, swapped(w, False, work), SIZE, work), places_of(n, dy, OUTPUTS)
-    patches, images = places.shape[0] // max(1, n), images_together(dy.shape[1], dy.shape[2], OUTPUTS)
-    # Patches overlap in dx: a thread has whole images, whose patches come one after the other.
-    for group in prange((n + images - 1) // images):
-        begin, end = group * images * patches, min(n, group * images + images) * patches
-        spread(gradient_patch, adjoint_patch, places, begin, end, OUTPUTS, SIZE, dy, u, dx, top, left)
+    together = patches_together(n, places)
+    for group in prange((places.shape[0] + together - 1) // together):
+        spread(gradient_patch, adjoint_patch, places, group, together, OUTPUTS, SIZE, dy, u, dx, top, left)
 
 
 @operation
