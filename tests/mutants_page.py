@@ -57,7 +57,7 @@ NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
         "rows row_width: min(positions, WIDE // C) → positions",
     ),
     "Rows beyond the last patch are copies of it, stored in its place.": (
-        "winograd convolve: min(ROWS, count - t) → ROWS",
+        "winograd products: min(ROWS, count - t) → ROWS",
     ),
     "Rows beyond the last one are read, but not used.": ("winograd _tables: rows - 1 → rows",),
     "Between the points lie floats that nothing uses: they are for the cache.": (

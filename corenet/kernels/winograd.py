@@ -34,20 +34,13 @@ PART = 4  # patches, or points, that one turn of a thread's loop does
 # Definitions.
 
 
-def _patches(image, rows, columns, size, step):
-    """Overlapping patches (n, rows, columns, size, size, C) of images (n, H, W, C), some pixels apart."""
-    n, C = image.shape[0], image.shape[3]
-    strides = image.strides
-    shape = n, rows, columns, size, size, C
-    steps = strides[0], step * strides[1], step * strides[2], strides[1], strides[2], strides[3]
-    return np.lib.stride_tricks.as_strided(image, shape, steps, writeable=False)
-
-
 def _transformed(patch, image, rows, columns, step):
-    """Patches of an image that is large enough, transformed: (points, points, n·rows·columns, C)."""
+    """Patches of images (n, H, W, C) that are large enough, some pixels apart, transformed: (points, points,
+    n·rows·columns, C)."""
     size = patch.size
-    patches = _patches(image, rows, columns, size, step)
-    return transform(patch.line, np.moveaxis(patches, (3, 4), (0, 1)).reshape(size, size, -1, image.shape[3]))
+    windows = np.lib.stride_tricks.sliding_window_view(image, (size, size), axis=(1, 2))[:, ::step, ::step]
+    patches = np.moveaxis(windows[:, :rows, :columns], (4, 5), (0, 1))
+    return transform(patch.line, patches.reshape(size, size, -1, image.shape[3]))
 
 
 def _enlarged(x, top, left, height, width):
@@ -87,15 +80,14 @@ def weight_gradient(data, gradient, weight, x, dy, dw, top, left):
 
 def data_gradient(gradient, filters, adjoint, dy, w, dx, top, left):
     """Gradient dx (n, H, W, C) from dy (n, P, Q, K), patch by patch of dy; top and left as for the convolution."""
-    (n, P, Q, K), (H, W, C), m, size = dy.shape, dx.shape[1:], gradient.size, adjoint.size
+    (n, P, Q), (H, W, C), m, size = dy.shape[:3], dx.shape[1:], gradient.size, adjoint.size
     rows, columns = -(-P // m), -(-Q // m)
     gradients = _transformed(gradient, _enlarged(dy, 0, 0, m * rows, m * columns), rows, columns, m)
     points = gradients @ transform(filters.line, w).swapaxes(2, 3)
     patches = transform(adjoint.line, points).reshape(size, size, n, rows, columns, C)
     image = np.zeros((n, m * rows + size - m, m * columns + size - m, C), dx.dtype)
-    for p in range(rows):
-        for q in range(columns):
-            image[:, m * p : m * p + size, m * q : m * q + size] += np.moveaxis(patches[:, :, :, p, q], 2, 0)
+    for p, q in np.ndindex(rows, columns):
+        image[:, m * p : m * p + size, m * q : m * q + size] += np.moveaxis(patches[:, :, :, p, q], 2, 0)
     dx[...] = _enlarged(image, -top, -left, H, W)[:, :H, :W]
 
 
@@ -124,7 +116,7 @@ def _step(count):
 
 
 def filters_work(outputs, filter_size, C, K) -> int:
-    """Floats of scratch of the two convolutions: the points of the filters, and these turned round."""
+    """Floats of scratch of all but the weights' gradient: the points of filters, and these with channels swapped."""
     size = outputs + filter_size - 1
     return size * size * _step(C * K) + filter_size * filter_size * C * K
 
@@ -157,7 +149,8 @@ def filter_points(transform_filter, w, size, work):
     for c in range(C):
         for k in range(0, K, LANES):
             transform_filter(flat, c * K + k, R * C * K, C * K, 0, R, 0, R,
-                             u, c * K + k, size * step, step, 0, size, 0, size, min(LANES, K - k), flat[:0], 0)  # fmt: skip
+                             u, c * K + k, size * step, step, 0, size, 0, size,
+                             min(LANES, K - k), flat[:0], 0)  # fmt: skip
     return u
 
 
@@ -189,7 +182,8 @@ def data_points(transform_data, places, first, begin, end, size, x, top, left, v
         before, behind = _inside(s, W, size)
         for c in range(0, C, LANES):
             transform_data(flat, ((i * H + h) * W + s) * C + c, W * C, C, above, below, before, behind,
-                           v, t * C + c, size * step, step, 0, size, 0, size, min(LANES, C - c), flat[:0], 0)  # fmt: skip
+                           v, t * C + c, size * step, step, 0, size, 0, size,
+                           min(LANES, C - c), flat[:0], 0)  # fmt: skip
 
 
 @device
@@ -240,7 +234,8 @@ def gradient_points(transform_gradient, places, first, begin, end, outputs, size
         rows, columns = min(outputs, P - p), min(outputs, Q - q)
         for k in range(0, K, LANES):
             transform_gradient(flat, ((i * P + p) * Q + q) * K + k, Q * K, K, 0, rows, 0, columns,
-                               g, t * K + k, size * step, step, 0, size, 0, size, min(LANES, K - k), flat[:0], 0)  # fmt: skip
+                               g, t * K + k, size * step, step, 0, size, 0, size,
+                               min(LANES, K - k), flat[:0], 0)  # fmt: skip
 
 
 @device
