@@ -18,6 +18,7 @@ GEOMETRIES = [
     (2, 2, (3, 3), 1, 1, (0, 0)),
     (2, 1, (1, 7), 4, 33, (2, 1)),
     (3, 2, (26, 27), 18, 32, (1, 0)),
+    (6, 5, (22, 26), 2, 3, (0, 0)),  # several images to add to for each of two groups
     (1, 1, (4, 6), 2, 3, (0, 0)),  # a single patch
     (2, 2, (7, 9), 3, 4, (1, 1, 5)),  # five rows and columns behind are left out
     (2, 1, (2, 3), 4, 5, (9, 8)),  # patches without a single pixel
@@ -38,7 +39,8 @@ def winograd_cases(rng):
             for bias in (b, np.zeros(0)):
                 args = [n, x, w, bias, y, *around]
                 yield Case(kernels.forward, args, [4], terms * C, f"{label} bias {bias.size}", scratch=[7])
-            yield Case(kernels.backward_data, [n, dy, w, dx, *around], [3], terms * K, label, scratch=[6])
+            for form in (kernels.backward_data, kernels.backward_data_adjoint):
+                yield Case(form, [n, dy, w, dx, *around], [3], terms * K, label, scratch=[6])
             args = [n, x, dy, np.zeros_like(w), top, left, np.zeros(weights_work(m, r, C, K))]
             yield Case(kernels.backward_weights, args, [3], terms * n * P * Q, label, per_sample=False, scratch=[6])
 

@@ -38,6 +38,14 @@ NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
         "winograd_2x3 forward_nest: places.shape[0] + BLOCK - 1 → places.shape[0] + BLOCK",
         "winograd_4x3 forward_nest: places.shape[0] + BLOCK - 1 → places.shape[0] + BLOCK",
         "winograd_4x5 forward_nest: places.shape[0] + BLOCK - 1 → places.shape[0] + BLOCK",
+        "winograd_2x3 backward_data_adjoint_nest: places.shape[0] + together - 1 → places.shape[0] + together",
+        "winograd_4x3 backward_data_adjoint_nest: places.shape[0] + together - 1 → places.shape[0] + together",
+        "winograd_4x5 backward_data_adjoint_nest: places.shape[0] + together - 1 → places.shape[0] + together",
+        *(
+            f"winograd_{member} backward_data_adjoint_nest: (places.shape[0] + together - 1) // together → "
+            "places.shape[0] + together - 1"
+            for member in ("2x3", "4x3", "4x5")
+        ),
     ),
     "Rows beyond the last pixel are never stored, and the last entry of their table is not read.": (
         "conv backward_data_nest: max(0, pixels - 1) → pixels - 1",
@@ -57,7 +65,7 @@ NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
         "rows row_width: min(positions, WIDE // C) → positions",
     ),
     "Rows beyond the last patch are copies of it, stored in its place.": (
-        "winograd convolve: min(ROWS, count - t) → ROWS",
+        "winograd products: min(ROWS, count - t) → ROWS",
     ),
     "Rows beyond the last one are read, but not used.": ("winograd _tables: rows - 1 → rows",),
     "Between the points lie floats that nothing uses: they are for the cache.": (

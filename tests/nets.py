@@ -105,6 +105,8 @@ CASES: dict[str, dict[str, Layer]] = {
         "padded first layer": ended(Conv2d(2, 17, (4, 3), stride=(3, 1), padding=1)),
         "winograd4": within(Conv2d(3, 4, 3, padding=1, algorithm="winograd4")),
         "winograd4, 5x5": within(Conv2d(3, 4, 5, padding=(2, 3), algorithm="winograd4")),
+        "winograd4, valid": ended(Conv2d(2, 3, 1), Conv2d(3, 4, 3, algorithm="winograd4")),
+        "winograd4, 5x5, valid": ended(Conv2d(2, 3, 1), Conv2d(3, 4, 5, padding=(0, 3), algorithm="winograd4")),
         "winograd2": within(Conv2d(3, 4, 3, padding=(0, 1), algorithm="winograd2")),
     },
     "Linear": {

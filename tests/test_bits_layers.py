@@ -52,9 +52,9 @@ def wide() -> nn.Sequential:
 def test_the_wide_net_goes_by_winograd():
     plan = make_plan(wide(), (6, 6, 1), 6, loss=nn.CrossEntropy())
     names = [step.operation.name for step in plan.backward if isinstance(step, Step)]
-    for member, times in (("4x3", 2), ("4x5", 1), ("2x3", 1)):
-        for gradient in ("weights", "data"):
-            assert names.count(f"winograd_{member}.backward_{gradient}") == times
+    for member, times, adjoint in (("4x3", 2, 1), ("4x5", 1, 0), ("2x3", 1, 1)):
+        of_data = [names.count(f"winograd_{member}.backward_data{form}") for form in ("", "_adjoint")]
+        assert names.count(f"winograd_{member}.backward_weights") == times and of_data == [times - adjoint, adjoint]
 
 
 CASES = {

@@ -39,22 +39,28 @@ class Layer:
         conv.backward_data(n, self.dy[:, None], self.w[None], self.dx, ONE, (0, top, left), ONE, 1, None)
 
     def winograd(self, member, kernels, dtype):
-        """y, dx, dw of Winograd's kernels."""
+        """y, dx, dx by the adjoint form, dw of Winograd's kernels."""
         winograd, sizes = MEMBERS[member], (int(member[0]), self.r, *self.w.shape[2:])
         filters, weights = np.empty(filters_work(*sizes), dtype), np.empty(weights_work(*sizes), dtype)
         x, w, b, dy = (a.astype(dtype) for a in (self.x, self.w, self.b, self.dy))
-        y, dx, dw = np.full_like(dy, np.nan), np.full_like(x, np.nan), np.full_like(w, np.nan)
+        y, dx, dx_adjoint, dw = (np.full_like(a, np.nan) for a in (dy, x, x, w))
         for operation, args, work in (
             (winograd.forward, (x, w, b, y), filters),
             (winograd.backward_data, (dy, w, dx), filters),
+            (winograd.backward_data_adjoint, (dy, w, dx_adjoint), filters),
             (winograd.backward_weights, (x, dy, dw), weights),
         ):
             call = self.n, *args, *self.around, work
             select(kernels).function(operation, call)(*call)
-        return y, dx, dw
+        return y, dx, dx_adjoint, dw
 
     def exact(self):
-        return self.y[:, 0], self.dx[:, 0], self.dw[0]
+        return self.y[:, 0], self.dx[:, 0], self.dx[:, 0], self.dw[0]
+
+
+def matrix(line, size):
+    """Of a linear line; its columns are what it makes of unit vectors."""
+    return np.array(line(list(np.eye(size))))
 
 
 @pytest.mark.parametrize("member", MEMBERS)
@@ -70,6 +76,8 @@ def test_lines_are_winograds(member):
     dw = transform(winograd.weight_line, transform(winograd.data_line, x) * transform(winograd.gradient_line, dy))
     exact = [[(x[i : i + m, j : j + m] * dy).sum() for j in range(r)] for i in range(r)]
     np.testing.assert_allclose(dw, exact, atol=1e-13)
+    np.testing.assert_array_equal(matrix(winograd.adjoint_line, m + r - 1), matrix(winograd.data_line, m + r - 1).T)
+    np.testing.assert_array_equal(matrix(winograd.gradient_line, m), matrix(winograd.output_line, m + r - 1).T)
 
 
 @pytest.mark.parametrize("member", MEMBERS)
@@ -82,17 +90,19 @@ def test_it_is_the_direct_convolution(member, size):
         np.testing.assert_allclose(got, exact, rtol=1e-11, atol=1e-11)
 
 
-# The most that the relative root mean square against double may be: forward and dx; dw, a sum over all pixels.
+# The most that the relative root mean square against double may be: forward and both dx; dw, a sum over all pixels.
 BOUNDS = {"2x3": (4e-7, 1.5e-6), "4x3": (1e-6, 5e-6), "4x5": (4.5e-6, 8.5e-6)}
 
 
 @needs_numba
 @pytest.mark.parametrize("member", MEMBERS)
-@pytest.mark.parametrize("size", [(8, 16, 16, 64, 64), (4, 32, 32, 16, 16), (4, 26, 26, 32, 64, 0, 0)])
+@pytest.mark.parametrize(
+    "size", [(8, 16, 16, 64, 64), (4, 32, 32, 16, 16), (4, 26, 26, 32, 64, 0, 0), (8, 13, 13, 32, 64, 0, 0)]
+)
 def test_error_in_single_precision(member, size):
     layer = Layer(int(member[2]), *size)
     of_outputs, of_weights = BOUNDS[member]
-    bounds = of_outputs, of_outputs, of_weights
+    bounds = of_outputs, of_outputs, of_outputs, of_weights
     for got, exact, bound in zip(layer.winograd(member, "numba", np.float32), layer.exact(), bounds, strict=True):
         error = np.sqrt(np.square(got - exact).mean() / np.square(exact).mean())
         assert 1e-8 < error < bound
@@ -103,12 +113,12 @@ def test_error_in_single_precision(member, size):
 def test_an_image_is_by_itself(member):
     """Patches of several images go together and leave no trace in each other's bits, nor do NaNs beside them."""
     size = int(member[2]), 5, 9, 9, 16, 16
-    y, dx, _ = Layer(*size).winograd(member, "numba", np.float32)
+    together = Layer(*size).winograd(member, "numba", np.float32)[:3]
     for i in range(5):
         alone = Layer(*size)
         alone.x[np.arange(5) != i] = alone.dy[np.arange(5) != i] = np.nan
-        y_alone, dx_alone, _ = alone.winograd(member, "numba", np.float32)
-        assert (y[i] == y_alone[i]).all() and (dx[i] == dx_alone[i]).all()
+        for of_all, of_one in zip(together, alone.winograd(member, "numba", np.float32), strict=False):
+            assert (of_all[i] == of_one[i]).all()
 
 
 # The layer.
@@ -153,6 +163,34 @@ def count(layer, shape):
 )
 def test_where_it_is_taken(layer, shape, expected):
     assert operations(layer, shape) == {expected}
+
+
+@pytest.mark.parametrize(
+    ("filter_size", "size", "padding", "algorithm", "adjoint"),
+    [
+        (3, (13, 13), 0, "winograd4", True),
+        (3, (26, 26), 0, "winograd4", True),
+        (3, (15, 15), 0, "winograd4", False),  # as many patches
+        (3, (28, 28), 0, "winograd4", False),
+        (3, (15, 28), 0, "winograd4", False),
+        (3, (14, 28), 0, "winograd4", True),  # fewer one way
+        (3, (15, 15), 1, "winograd4", False),
+        (3, (16, 16), 1, "winograd4", False),
+        (3, (16, 16), 2, "winograd4", False),  # more
+        (3, (15, 15), 0, "winograd2", True),
+        (3, (15, 15), 1, "winograd2", False),
+        (5, (28, 28), 0, "winograd4", True),
+        (5, (28, 28), 2, "winograd4", False),
+        (5, (17, 17), 1, "winograd4", True),
+        (5, (16, 16), 1, "winograd4", False),
+    ],
+)
+def test_the_data_gradient_takes_the_form_with_fewer_patches(filter_size, size, padding, algorithm, adjoint):
+    layer = Conv2d(2, 3, filter_size, padding=padding, algorithm=algorithm)
+    net = Sequential(Conv2d(2, 2, 1), layer, Flatten(), Linear(count(layer, (*size, 2)), 3))
+    names = [step.operation.name for step in make_plan(net, (*size, 2), 2, loss=CrossEntropy()).backward]
+    forms = [name.partition(".")[2] for name in names if name.startswith("winograd") and "data" in name]
+    assert forms == ["backward_data_adjoint" if adjoint else "backward_data"]
 
 
 def test_the_algorithm_changes_no_result():

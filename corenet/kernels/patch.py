@@ -10,12 +10,13 @@
 A `line` is a plain Python function that makes a list of values of another length by additions and products with
 numbers; the same function works on NumPy arrays (the definitions), on slices (nests as plain Python) and on LLVM
 vectors (below). Elements of the source outside of some bounds count as 0, and elements of the target outside of some
-bounds are not written, so images need no border.
+bounds are neither read nor written, so images need no border.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
@@ -25,31 +26,33 @@ Line = Callable[[list], list]
 
 
 class Patch:
-    """A transform of patches by `line`, from `size` values to `other`; with `adds` it adds a bias to each of these."""
+    """A transform of patches by `line`, from `size` values to `other`, to each of which it adds a bias, or what the
+    target holds."""
 
-    def __init__(self, line: Line, size: int, *, adds: bool = False):
+    def __init__(self, line: Line, size: int, *, adds: Literal["bias", "target"] | None = None):
         self.line, self.size, self.adds = line, size, adds
         self.other = len(line([0.0] * size))
 
     def __call__(
-        self, source, s0, s_row, s_col, top, bottom, left, right, target, t0, t_row, t_col, rows, columns, lanes,
-        bias, b0,
+        self, source, s0, s_row, s_col, top, bottom, left, right, target, t0, t_row, t_col, t_top, t_bottom, t_left,
+        t_right, lanes, bias, b0,
     ):  # fmt: skip
         """On flat arrays: source patch at s0 with steps s_row and s_col, of which rows top … bottom and columns left …
-        right are there (0 ≤ top ≤ bottom ≤ size, and so on); target patch at t0, of which the first rows and columns
-        are wanted; bias[b0:] is added to each of its elements, if bias is not empty."""
+        right are there (0 ≤ top ≤ bottom ≤ size, and so on); target patch at t0, of which rows t_top … t_bottom and
+        columns t_left … t_right are wanted; bias[b0:] is added to each of its elements, if bias is not empty."""
         values = np.zeros((self.size, self.size, lanes), source.dtype)
         for i in range(top, bottom):
             for j in range(left, right):
                 at = s0 + i * s_row + j * s_col
                 values[i, j] = source[at : at + lanes]
         turned = transform(self.line, values)
-        for i in range(rows):
-            for j in range(columns):
+        for i in range(t_top, t_bottom):
+            for j in range(t_left, t_right):
                 at = t0 + i * t_row + j * t_col
-                target[at : at + lanes] = turned[i, j]
-                if self.adds and bias.size:
-                    target[at : at + lanes] += bias[b0 : b0 + lanes]
+                there = target[at : at + lanes]
+                there[:] = turned[i, j] + there if self.adds == "target" else turned[i, j]
+                if self.adds == "bias" and bias.size:
+                    there += bias[b0 : b0 + lanes]
 
 
 def transform(line: Line, values: np.ndarray) -> np.ndarray:
@@ -129,8 +132,10 @@ def make_patch(patch: Patch):
             t0,
             t_row,
             t_col,
-            rows,
-            columns,
+            t_top,
+            t_bottom,
+            t_left,
+            t_right,
             lanes,
             bias,
             b0,
@@ -173,7 +178,7 @@ def make_patch(patch: Patch):
         nothing, size = number(0), number(patch.size)
 
         def bias_vector(whole):
-            array = data(bias, signature.args[15])
+            array = data(bias, signature.args[17])
             value = cgutils.alloca_once_value(builder, zero)
             with builder.if_then(builder.icmp_signed(">", builder.extract_value(array.shape, 0), nothing)):
                 place = builder.bitcast(builder.gep(array.data, [b0]), pointer)
@@ -193,7 +198,7 @@ def make_patch(patch: Patch):
         def body(whole: bool):
             if not whole:  # lanes of the rows that are there, and of the columns that are wanted
                 row_mask = [lanes_if(within(number(i), top, bottom)) for i in range(patch.size)]
-                column_mask = [lanes_if(within(number(j), nothing, columns)) for j in range(patch.other)]
+                column_mask = [lanes_if(within(number(j), t_left, t_right)) for j in range(patch.other)]
 
             def load(i, j):
                 place = at(source, s0, s_row, number(i), s_col, j)
@@ -203,12 +208,18 @@ def make_patch(patch: Patch):
 
             def store(value, i, j):
                 place = at(target, t0, t_row, i, t_col, number(j))
+                if patch.adds == "target":
+                    if whole:
+                        there = builder.load(place, align=4)
+                    else:
+                        there = builder.call(masked_load, [place, align, column_mask[j], zero])
+                    value = builder.fadd(value, there)
                 if whole:
                     builder.store(value, place, align=4)
                 else:
                     builder.call(masked_store, [value, place, align, column_mask[j]])
 
-            plus = bias_vector(whole) if patch.adds else None
+            plus = bias_vector(whole) if patch.adds == "bias" else None
             if not whole:  # lines have no constant term: columns that are not there give zeros
                 for begin, end in ((nothing, left), (right, size)):
                     with cgutils.for_range(builder, end, begin, intp=i64) as column:
@@ -219,14 +230,15 @@ def make_patch(patch: Patch):
                 values = [Vector(builder, load(i, column.index)) for i in range(patch.size)]
                 for i, value in enumerate(patch.line(values)):
                     builder.store(value.done(), waiting(number(i), column.index))
-            with cgutils.for_range(builder, number(patch.other) if whole else rows, intp=i64) as row:
+            begin, end = (nothing, number(patch.other)) if whole else (t_top, t_bottom)
+            with cgutils.for_range(builder, end, begin, intp=i64) as row:
                 line = [Vector(builder, builder.load(waiting(row.index, number(j)))) for j in range(patch.size)]
                 for j, value in enumerate(patch.line(line)):
                     store((value if plus is None else value + plus).done(), row.index, j)
 
         conditions = [
             equal(top, 0), equal(bottom, patch.size), equal(left, 0), equal(right, patch.size),
-            equal(rows, patch.other), equal(columns, patch.other),
+            equal(t_top, 0), equal(t_bottom, patch.other), equal(t_left, 0), equal(t_right, patch.other),
             builder.icmp_signed(">=", lanes, ir.Constant(i64, LANES)),
         ]  # fmt: skip
         all_there = conditions[0]
@@ -240,12 +252,12 @@ def make_patch(patch: Patch):
         return context.get_dummy_value()
 
     def typed(
-        context, source, s0, s_row, s_col, top, bottom, left, right, target, t0, t_row, t_col, rows, columns, lanes,
-        bias, b0,
+        context, source, s0, s_row, s_col, top, bottom, left, right, target, t0, t_row, t_col, t_top, t_bottom, t_left,
+        t_right, lanes, bias, b0,
     ):  # fmt: skip
         numbers = [types.int64]
         if not all(g.dtype == types.float32 for g in (source, target, bias)):
             return None
-        return types.void(source, *numbers * 7, target, *numbers * 6, bias, *numbers), generate
+        return types.void(source, *numbers * 7, target, *numbers * 8, bias, *numbers), generate
 
     return intrinsic(typed)

@@ -1,7 +1,8 @@
 """Winograd's convolution F(m×m, r×r): r×r filters, stride 1, with fewer multiplications (Lavin & Gray 2016).
 
     forward            Y = Aᵀ[ (G w Gᵀ) ⊙ (Bᵀ X B) ]A        X: s×s patch of the image, Y: m×m patch of the output
-    backward_data      the same, of dy with the filter turned round
+    backward_data      the same, of dy with the filter turned round: a patch for every m×m pixels of dx
+      its adjoint form    dX += B[ (A dY Aᵀ) ⊙ (G w Gᵀ)ᵀ ]Bᵀ      for every patch of dy, on the s×s pixels it came from
     backward_weights   dw = Gᵀ[ Σ (Bᵀ X B) ⊙ (A dY Aᵀ) ]G    summed over all patches
 
 s = m + r − 1. ⊙ is s² matrix products, one for each point of the transformed patch: (patches × C)·(C × K), in place of
@@ -12,39 +13,34 @@ m²·r². They run on the register tile; the transforms, on 16 channels at a tim
 
 Here is what all members of the family share: the definitions, and what their nests are made of. A member, such as
 F(4×4, 3×3) in `winograd_4x3.py`, has points of interpolation. From them follow five transforms, which it hands to the
-functions below:
+functions below, and the transpose of the first:
 
     data      Bᵀ: s values of an image to s points          output    Aᵀ: s points to m values
     filter    G:  r values of a filter to s points          gradient  A:  m gradients of an output to s points
                                                             weight    Gᵀ: s points to r values of a filter
+    adjoint  B:  s points to s gradients of an image
 """
 
 import numpy as np
 
 from .operation import device
 from .patch import transform
-from .tile import LANES, ROWS, near_tile, tile
+from .tile import LANES, ROWS, evenly, near_tile, tile
 
 BLOCK = 32  # patches that go through together
+TOGETHER = 4 * BLOCK  # patches, about, that a thread adds to an image's gradient
 PART = 4  # patches, or points, that one turn of a thread's loop does
 
 # Definitions.
 
 
-def _patches(image, rows, columns, size, step):
-    """Overlapping patches (n, rows, columns, size, size, C) of images (n, H, W, C), some pixels apart."""
-    n, C = image.shape[0], image.shape[3]
-    strides = image.strides
-    shape = n, rows, columns, size, size, C
-    steps = strides[0], step * strides[1], step * strides[2], strides[1], strides[2], strides[3]
-    return np.lib.stride_tricks.as_strided(image, shape, steps, writeable=False)
-
-
 def _transformed(patch, image, rows, columns, step):
-    """Patches of an image that is large enough, transformed: (points, points, n·rows·columns, C)."""
+    """Patches of images (n, H, W, C) that are large enough, some pixels apart, transformed: (points, points,
+    n·rows·columns, C)."""
     size = patch.size
-    patches = _patches(image, rows, columns, size, step)
-    return transform(patch.line, np.moveaxis(patches, (3, 4), (0, 1)).reshape(size, size, -1, image.shape[3]))
+    windows = np.lib.stride_tricks.sliding_window_view(image, (size, size), axis=(1, 2))[:, ::step, ::step]
+    patches = np.moveaxis(windows[:, :rows, :columns], (4, 5), (0, 1))
+    return transform(patch.line, patches.reshape(size, size, -1, image.shape[3]))
 
 
 def _enlarged(x, top, left, height, width):
@@ -82,6 +78,19 @@ def weight_gradient(data, gradient, weight, x, dy, dw, top, left):
     dw[...] = transform(weight.line, points.swapaxes(2, 3) @ gradients)
 
 
+def data_gradient(gradient, filters, adjoint, dy, w, dx, top, left):
+    """Gradient dx (n, H, W, C) from dy (n, P, Q, K), patch by patch of dy; top and left as for the convolution."""
+    (n, P, Q), (H, W, C), m, size = dy.shape[:3], dx.shape[1:], gradient.size, adjoint.size
+    rows, columns = -(-P // m), -(-Q // m)
+    gradients = _transformed(gradient, _enlarged(dy, 0, 0, m * rows, m * columns), rows, columns, m)
+    points = gradients @ transform(filters.line, w).swapaxes(2, 3)
+    patches = transform(adjoint.line, points).reshape(size, size, n, rows, columns, C)
+    image = np.zeros((n, m * rows + size - m, m * columns + size - m, C), dx.dtype)
+    for p, q in np.ndindex(rows, columns):
+        image[:, m * p : m * p + size, m * q : m * q + size] += np.moveaxis(patches[:, :, :, p, q], 2, 0)
+    dx[...] = _enlarged(image, -top, -left, H, W)[:, :H, :W]
+
+
 # What nests are made of. What is called in an inner loop does several patches or points, and no divisions: calls cost.
 
 
@@ -107,7 +116,7 @@ def _step(count):
 
 
 def filters_work(outputs, filter_size, C, K) -> int:
-    """Floats of scratch of the two convolutions: the points of the filters, and these turned round."""
+    """Floats of scratch of all but the weights' gradient: the points of filters, and these with channels swapped."""
     size = outputs + filter_size - 1
     return size * size * _step(C * K) + filter_size * filter_size * C * K
 
@@ -119,15 +128,16 @@ def weights_work(outputs, filter_size, C, K) -> int:
 
 
 @device
-def turned(w, work):
-    """The filter (r, r, K, C) of the data gradient: w (r, r, C, K) upside down, at the end of `work`."""
+def swapped(w, turn, work):
+    """The filter (r, r, K, C) of the data gradient: w (r, r, C, K), upside down if `turn`, at the end of `work`."""
     R, S, C, K = w.shape
     result = work[work.shape[0] - R * S * C * K :].reshape((R, S, K, C))
     for r in range(R):
         for s in range(S):
+            into = result[R - 1 - r, S - 1 - s] if turn else result[r, s]
             for c in range(C):
                 for k in range(K):
-                    result[R - 1 - r, S - 1 - s, k, c] = w[r, s, c, k]
+                    into[k, c] = w[r, s, c, k]
     return result
 
 
@@ -139,7 +149,8 @@ def filter_points(transform_filter, w, size, work):
     for c in range(C):
         for k in range(0, K, LANES):
             transform_filter(flat, c * K + k, R * C * K, C * K, 0, R, 0, R,
-                             u, c * K + k, size * step, step, size, size, min(LANES, K - k), flat[:0], 0)  # fmt: skip
+                             u, c * K + k, size * step, step, 0, size, 0, size,
+                             min(LANES, K - k), flat[:0], 0)  # fmt: skip
     return u
 
 
@@ -171,7 +182,28 @@ def data_points(transform_data, places, first, begin, end, size, x, top, left, v
         before, behind = _inside(s, W, size)
         for c in range(0, C, LANES):
             transform_data(flat, ((i * H + h) * W + s) * C + c, W * C, C, above, below, before, behind,
-                           v, t * C + c, size * step, step, size, size, min(LANES, C - c), flat[:0], 0)  # fmt: skip
+                           v, t * C + c, size * step, step, 0, size, 0, size,
+                           min(LANES, C - c), flat[:0], 0)  # fmt: skip
+
+
+@device
+def _block_memory(size, C, K):
+    """The points of a block before the products, and behind: one piece, which malloc keeps for the next block."""
+    middle = size * size * _step(BLOCK * C)
+    memory = np.empty(middle + size * size * _step(BLOCK * K), np.float32)
+    return memory[:middle], memory[middle:]
+
+
+@device
+def products(count, size, C, K, v, u, m):
+    """m: for each point the product of the matrix (BLOCK, C) in v, of which `count` rows are there, and (C, K) in u."""
+    v_step, u_step, m_step = _step(BLOCK * C), _step(C * K), _step(BLOCK * K)
+    a_row, c_row, tap, zeros = _tables(count, C, K)
+    for point in range(size * size):
+        for t in range(0, count, ROWS):
+            for k in range(0, K, LANES):
+                tile(v, point * v_step, a_row, t, min(ROWS, count - t), tap, tap, C, 1,
+                     u, point * u_step + k, K, m, point * m_step + k, c_row, min(LANES, K - k), zeros, 0)  # fmt: skip
 
 
 @device
@@ -180,23 +212,16 @@ def convolve(transform_data, transform_output, places, block, outputs, size, x, 
     C, P, Q, K = x.shape[3], y.shape[1], y.shape[2], y.shape[3]
     first = block * BLOCK
     count = min(BLOCK, places.shape[0] - first)
-    u_step, v_step, m_step = _step(C * K), _step(BLOCK * C), _step(BLOCK * K)
-    memory = np.empty(size * size * (v_step + m_step), np.float32)  # one piece, which malloc keeps for the next block
-    v, m = memory[: size * size * v_step], memory[size * size * v_step :]
+    (v, m), m_step = _block_memory(size, C, K), _step(BLOCK * K)
     data_points(transform_data, places, first, first, first + count, size, x, top, left, v)
-    a_row, c_row, tap, zeros = _tables(count, C, K)
-    for point in range(size * size):
-        for t in range(0, count, ROWS):
-            for k in range(0, K, LANES):
-                tile(v, point * v_step, a_row, t, min(ROWS, count - t), tap, tap, C, 1,
-                     u, point * u_step + k, K, m, point * m_step + k, c_row, min(LANES, K - k), zeros, 0)  # fmt: skip
+    products(count, size, C, K, v, u, m)
     flat = y.reshape(-1)
     for t in range(count):
         i, p, q = places[first + t, 0], places[first + t, 1], places[first + t, 2]
         for k in range(0, K, LANES):
             transform_output(m, t * K + k, size * m_step, m_step, 0, size, 0, size,
-                             flat, ((i * P + p) * Q + q) * K + k, Q * K, K, min(outputs, P - p), min(outputs, Q - q),
-                             min(LANES, K - k), b, k)  # fmt: skip
+                             flat, ((i * P + p) * Q + q) * K + k, Q * K, K, 0, min(outputs, P - p), 0,
+                             min(outputs, Q - q), min(LANES, K - k), b, k)  # fmt: skip
 
 
 @device
@@ -209,7 +234,37 @@ def gradient_points(transform_gradient, places, first, begin, end, outputs, size
         rows, columns = min(outputs, P - p), min(outputs, Q - q)
         for k in range(0, K, LANES):
             transform_gradient(flat, ((i * P + p) * Q + q) * K + k, Q * K, K, 0, rows, 0, columns,
-                               g, t * K + k, size * step, step, size, size, min(LANES, K - k), flat[:0], 0)  # fmt: skip
+                               g, t * K + k, size * step, step, 0, size, 0, size,
+                               min(LANES, K - k), flat[:0], 0)  # fmt: skip
+
+
+@device
+def patches_together(n, places):
+    """How many patches one thread adds to dx, where they overlap: those of whole images, enough for full blocks."""
+    of_image = max(1, places.shape[0] // max(1, n))
+    return max(1, of_image * evenly(n, max(1, TOGETHER // of_image)))
+
+
+@device
+def spread(transform_gradient, transform_adjoint, places, group, together, outputs, size, dy, u, dx, top, left):
+    """One group of patches of dy, those of whole images, added one after the other to dx (n, H, W, C)."""
+    H, W, C, K = dx.shape[1], dx.shape[2], dx.shape[3], dy.shape[3]
+    (g, m), m_step, flat = _block_memory(size, K, C), _step(BLOCK * C), dx.reshape(-1)
+    begin, end = group * together, min(places.shape[0], group * together + together)
+    for first in range(begin, end, BLOCK):
+        count = min(BLOCK, end - first)
+        gradient_points(transform_gradient, places, first, first, first + count, outputs, size, dy, g)
+        products(count, size, K, C, g, u, m)
+        for t in range(count):
+            i, h, s = places[first + t, 0], places[first + t, 1] - top, places[first + t, 2] - left
+            if h == -top and s == -left:  # the first patch of an image
+                flat[i * H * W * C : (i + 1) * H * W * C] = 0
+            above, below = _inside(h, H, size)
+            before, behind = _inside(s, W, size)
+            for c in range(0, C, LANES):
+                transform_adjoint(m, t * C + c, size * m_step, m_step, 0, size, 0, size,
+                                  flat, ((i * H + h) * W + s) * C + c, W * C, C, above, below, before, behind,
+                                  min(LANES, C - c), flat[:0], 0)  # fmt: skip
 
 
 @device
@@ -240,4 +295,4 @@ def weights_from(transform_weight, c, size, du, dw):
     flat, step = dw.reshape(-1), _step(C * K)
     for k in range(0, K, LANES):
         transform_weight(du, c * K + k, size * step, step, 0, size, 0, size,
-                         flat, c * K + k, R * C * K, C * K, R, R, min(LANES, K - k), flat[:0], 0)  # fmt: skip
+                         flat, c * K + k, R * C * K, C * K, 0, R, 0, R, min(LANES, K - k), flat[:0], 0)  # fmt: skip

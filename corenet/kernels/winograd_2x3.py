@@ -13,12 +13,15 @@ from .winograd import (
     add_products,
     convolution,
     convolve,
+    data_gradient,
     data_points,
     filter_points,
     gradient_memory,
     gradient_points,
+    patches_together,
     places_of,
-    turned,
+    spread,
+    swapped,
     weight_gradient,
     weights_from,
 )
@@ -51,11 +54,17 @@ def weight_line(u):
     return [u[0] + half, 0.5 * u[1] - 0.5 * u[2], half + u[3]]
 
 
+def adjoint_line(m):
+    """B m: from four points to four gradients of an image."""
+    return [1.0 * m[0], m[1] - m[2] - m[3], m[1] + m[2] - m[0], 1.0 * m[3]]
+
+
 data_patch = Patch(data_line, 4)
 filter_patch = Patch(filter_line, 3)
-output_patch = Patch(output_line, 4, adds=True)
+output_patch = Patch(output_line, 4, adds="bias")
 gradient_patch = Patch(gradient_line, 2)
 weight_patch = Patch(weight_line, 4)
+adjoint_patch = Patch(adjoint_line, 4, adds="target")
 OUTPUTS, SIZE, LAST = 2, 4, 2  # m, m + r − 1, r − 1
 
 
@@ -84,10 +93,24 @@ def backward_data(n, dy, w, dx, top, left, work):
 
 @backward_data.nest
 def backward_data_nest(n, dy, w, dx, top, left, work):
-    u, places = filter_points(filter_patch, turned(w, work), SIZE, work), places_of(n, dx, OUTPUTS)
+    u, places = filter_points(filter_patch, swapped(w, True, work), SIZE, work), places_of(n, dx, OUTPUTS)
     none = np.empty(0, np.float32)
     for block in prange((places.shape[0] + BLOCK - 1) // BLOCK):
         convolve(data_patch, output_patch, places, block, OUTPUTS, SIZE, dy, u, none, dx, LAST - top, LAST - left)
+
+
+@operation
+def backward_data_adjoint(n, dy, w, dx, top, left, work):
+    """What backward_data computes, from the patches of dy: fewer, where dx is larger."""
+    data_gradient(gradient_patch, filter_patch, adjoint_patch, dy[:n], w, dx[:n], top, left)
+
+
+@backward_data_adjoint.nest
+def backward_data_adjoint_nest(n, dy, w, dx, top, left, work):
+    u, places = filter_points(filter_patch, swapped(w, False, work), SIZE, work), places_of(n, dy, OUTPUTS)
+    together = patches_together(n, places)
+    for group in prange((places.shape[0] + together - 1) // together):
+        spread(gradient_patch, adjoint_patch, places, group, together, OUTPUTS, SIZE, dy, u, dx, top, left)
 
 
 @operation

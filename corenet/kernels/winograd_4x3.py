@@ -16,12 +16,15 @@ from .winograd import (
     add_products,
     convolution,
     convolve,
+    data_gradient,
     data_points,
     filter_points,
     gradient_memory,
     gradient_points,
+    patches_together,
     places_of,
-    turned,
+    spread,
+    swapped,
     weight_gradient,
     weights_from,
 )
@@ -78,11 +81,25 @@ def weight_line(u):
     ]
 
 
+def adjoint_line(m):
+    """B m: from six points to six gradients of an image."""
+    sum_a, less_a, sum_b, less_b = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
+    return [
+        1.0 * m[0],
+        m[5] + (-2.0 * A) * less_a + (-0.5 * B) * less_b,
+        -2.5 * m[0] + -2.0 * sum_a + -0.5 * sum_b,
+        A * less_a + B * less_b + -2.5 * m[5],
+        m[0] + sum_a + sum_b,
+        1.0 * m[5],
+    ]
+
+
 data_patch = Patch(data_line, 6)
 filter_patch = Patch(filter_line, 3)
-output_patch = Patch(output_line, 6, adds=True)
+output_patch = Patch(output_line, 6, adds="bias")
 gradient_patch = Patch(gradient_line, 4)
 weight_patch = Patch(weight_line, 6)
+adjoint_patch = Patch(adjoint_line, 6, adds="target")
 OUTPUTS, SIZE, LAST = 4, 6, 2  # m, m + r − 1, r − 1
 
 
@@ -111,10 +128,24 @@ def backward_data(n, dy, w, dx, top, left, work):
 
 @backward_data.nest
 def backward_data_nest(n, dy, w, dx, top, left, work):
-    u, places = filter_points(filter_patch, turned(w, work), SIZE, work), places_of(n, dx, OUTPUTS)
+    u, places = filter_points(filter_patch, swapped(w, True, work), SIZE, work), places_of(n, dx, OUTPUTS)
     none = np.empty(0, np.float32)
     for block in prange((places.shape[0] + BLOCK - 1) // BLOCK):
         convolve(data_patch, output_patch, places, block, OUTPUTS, SIZE, dy, u, none, dx, LAST - top, LAST - left)
+
+
+@operation
+def backward_data_adjoint(n, dy, w, dx, top, left, work):
+    """What backward_data computes, from the patches of dy: fewer, where dx is larger."""
+    data_gradient(gradient_patch, filter_patch, adjoint_patch, dy[:n], w, dx[:n], top, left)
+
+
+@backward_data_adjoint.nest
+def backward_data_adjoint_nest(n, dy, w, dx, top, left, work):
+    u, places = filter_points(filter_patch, swapped(w, False, work), SIZE, work), places_of(n, dy, OUTPUTS)
+    together = patches_together(n, places)
+    for group in prange((places.shape[0] + together - 1) // together):
+        spread(gradient_patch, adjoint_patch, places, group, together, OUTPUTS, SIZE, dy, u, dx, top, left)
 
 
 @operation

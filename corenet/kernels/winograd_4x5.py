@@ -14,12 +14,15 @@ from .winograd import (
     add_products,
     convolution,
     convolve,
+    data_gradient,
     data_points,
     filter_points,
     gradient_memory,
     gradient_points,
+    patches_together,
     places_of,
-    turned,
+    spread,
+    swapped,
     weight_gradient,
     weights_from,
 )
@@ -88,11 +91,28 @@ def weight_line(u):
     ]
 
 
+def adjoint_line(m):
+    """B m: from eight points to eight gradients of an image."""
+    sum_a, sum_b, sum_c = m[1] + m[2], m[3] + m[4], m[5] + m[6]
+    less_a, less_b, less_c = m[1] - m[2], m[3] - m[4], m[5] - m[6]
+    return [
+        1.0 * m[0],
+        less_b - m[7] + 2.0 * less_a + 0.5 * less_c,
+        sum_b + 4.0 * sum_a + 0.25 * sum_c + -5.25 * m[0],
+        5.25 * m[7] + -4.25 * less_b + -2.5 * (less_a + less_c),
+        5.25 * m[0] + -5.0 * sum_a + -4.25 * sum_b + -1.25 * sum_c,
+        less_b + 0.5 * less_a + 2.0 * less_c + -5.25 * m[7],
+        sum_a + sum_b + sum_c - m[0],
+        1.0 * m[7],
+    ]
+
+
 data_patch = Patch(data_line, 8)
 filter_patch = Patch(filter_line, 5)
-output_patch = Patch(output_line, 8, adds=True)
+output_patch = Patch(output_line, 8, adds="bias")
 gradient_patch = Patch(gradient_line, 4)
 weight_patch = Patch(weight_line, 8)
+adjoint_patch = Patch(adjoint_line, 8, adds="target")
 OUTPUTS, SIZE, LAST = 4, 8, 4  # m, m + r − 1, r − 1
 
 
@@ -121,10 +141,24 @@ def backward_data(n, dy, w, dx, top, left, work):
 
 @backward_data.nest
 def backward_data_nest(n, dy, w, dx, top, left, work):
-    u, places = filter_points(filter_patch, turned(w, work), SIZE, work), places_of(n, dx, OUTPUTS)
+    u, places = filter_points(filter_patch, swapped(w, True, work), SIZE, work), places_of(n, dx, OUTPUTS)
     none = np.empty(0, np.float32)
     for block in prange((places.shape[0] + BLOCK - 1) // BLOCK):
         convolve(data_patch, output_patch, places, block, OUTPUTS, SIZE, dy, u, none, dx, LAST - top, LAST - left)
+
+
+@operation
+def backward_data_adjoint(n, dy, w, dx, top, left, work):
+    """What backward_data computes, from the patches of dy: fewer, where dx is larger."""
+    data_gradient(gradient_patch, filter_patch, adjoint_patch, dy[:n], w, dx[:n], top, left)
+
+
+@backward_data_adjoint.nest
+def backward_data_adjoint_nest(n, dy, w, dx, top, left, work):
+    u, places = filter_points(filter_patch, swapped(w, False, work), SIZE, work), places_of(n, dy, OUTPUTS)
+    together = patches_together(n, places)
+    for group in prange((places.shape[0] + together - 1) // together):
+        spread(gradient_patch, adjoint_patch, places, group, together, OUTPUTS, SIZE, dy, u, dx, top, left)
 
 
 @operation

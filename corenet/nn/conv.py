@@ -10,7 +10,7 @@ from ..engine import Parameter, Planner, Tensor
 from ..errors import ConfigError
 from ..kernels import bias, conv, depthwise, pad
 from ..kernels.winograd import filters_work, weights_work
-from .algorithm import WINOGRAD, check_algorithm, fastest
+from .algorithm import WINOGRAD, check_algorithm, data_gradient, fastest
 from .geometry import Triple, lift, per_axis, positions, spatial
 from .initializer import Initializer
 from .layer import integer
@@ -179,7 +179,8 @@ class Conv2d(_ConvForward):
         p.backward(kernels.backward_weights, x.data, y.grad, w.grad, *around, work)
         if x.grad is not None:
             work = p.buffer((filters_work(*sizes),))
-            p.backward(kernels.backward_data, y.grad, w.data, x.grad, *around, work)
+            operation = data_gradient(kernels, size[1:], out[1:])
+            p.backward(operation, y.grad, w.data, x.grad, *around, work)
 
 
 class Conv3d(_ConvForward):
