@@ -15,11 +15,10 @@ import math
 import numpy as np
 
 from . import conv
-from .bf16_tile import HEIGHT, bf16_tile
+from .bf16_tile import HEIGHT, WIDE, bf16_tile
 from .bfloat16 import pair_rows, round_row, rounded
 from .conv import borders, phase_rows, phase_taps
 from .operation import device, operation, prange
-from .tile import LANES
 
 
 @device
@@ -75,10 +74,10 @@ def forward_nest(n, x, w, b, y, stride, dilation, groups, work):
         for m in range(0, pixels, HEIGHT):
             rows = min(HEIGHT, pixels - m)
             for g in range(groups):
-                for k in range(0, outputs, LANES):
+                for k in range(0, outputs, WIDE):
                     bf16_tile(work, i * image + g * inputs, a_row, m, rows, a_tap, b_tap, length, 2,
                               filters, 2 * (g * outputs + k), 2 * K, flat_y, i * pixels * K + g * outputs + k, c_row,
-                              min(LANES, outputs - k), begin, g * outputs + k)  # fmt: skip
+                              min(WIDE, outputs - k), begin, g * outputs + k)  # fmt: skip
 
 
 def backward_weights_work(x_shape, dy_shape) -> int:
@@ -120,7 +119,7 @@ def backward_weights_nest(n, x, dy, dw, stride, dilation, groups, work):
         last = image - behind  # these have no pixel a stride behind them
         pair_rows(flat_x, i * image + last, -1, work, 2 * (i * image + last), behind)
         pair_taps(flat_dy[i * lines * Q * K :], lines, Q, K, gradients[i * lines * pairs * 2 * K :])
-    zeros, go_on = np.zeros(LANES, np.float32), np.empty(0, np.float32)
+    zeros, go_on = np.zeros(WIDE, np.float32), np.empty(0, np.float32)
     # All tiles of a group pass over a few lines of dy and x before any goes on: these stay in the nearest cache.
     near = max(1, 2 * conv.NEAR // (Q * K))
     step = conv.BLOCKS * 2 * HEIGHT
@@ -130,12 +129,12 @@ def backward_weights_nest(n, x, dy, dw, stride, dilation, groups, work):
             for t in range(0, lines, near):
                 end, start = min(t + near, lines), (go_on if i + t > 0 else zeros)
                 for g in range(groups):
-                    for k in range(g * outputs, (g + 1) * outputs, LANES):
+                    for k in range(g * outputs, (g + 1) * outputs, WIDE):
                         for m in range(first, last, HEIGHT):
                             bf16_tile(work, 2 * (i * image + g * inputs), a_row, m, min(HEIGHT, last - m),
                                       a_tap[t:end], b_tap[t:end], Q, 4 * stride[2] * C,
                                       gradients, 2 * (i * lines * pairs * K + k), 2 * K, flat_dw, k, c_row,
-                                      min(LANES, (g + 1) * outputs - k), start, 0)  # fmt: skip
+                                      min(WIDE, (g + 1) * outputs - k), start, 0)  # fmt: skip
 
 
 def backward_data_work(dx_shape, dy_shape, w_shape, stride, padding, dilation) -> int:
@@ -163,7 +162,7 @@ def backward_data_nest(n, dy, w, dx, stride, padding, dilation, groups, work):
         for line in range(lines):
             place = ((line // P + before[0]) * sizes[1] + line % P + before[1]) * sizes[2] + before[2]
             round_row(flat_dy, (i * lines + line) * Q * K, work, i * image + place * K, Q * K)
-    flat_dx, zeros = dx.reshape(-1), np.zeros(LANES, np.float32)
+    flat_dx, zeros = dx.reshape(-1), np.zeros(WIDE, np.float32)
     pixels_all = dx.shape[1] * dx.shape[2] * dx.shape[3]
     turned = np.empty(w.size, np.float32)
     a_row = np.empty(pixels_all + HEIGHT, np.int64)
@@ -181,7 +180,7 @@ def backward_data_nest(n, dy, w, dx, stride, padding, dilation, groups, work):
             for m in range(0, pixels, HEIGHT):
                 rows = min(HEIGHT, pixels - m)
                 for g in range(groups):
-                    for c in range(g * inputs, (g + 1) * inputs, LANES):
+                    for c in range(g * inputs, (g + 1) * inputs, WIDE):
                         bf16_tile(work, i * image + g * outputs, a_row, m, rows, a_tap[:used], b_tap[:used], length, 2,
                                   filters, 2 * c, 2 * C, flat_dx, i * pixels_all * C + c, c_row,
-                                  min(LANES, (g + 1) * inputs - c), zeros, 0)  # fmt: skip
+                                  min(WIDE, (g + 1) * inputs - c), zeros, 0)  # fmt: skip

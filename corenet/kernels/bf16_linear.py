@@ -7,7 +7,7 @@ where it is used, a block at a time, so that it is read from far away once and n
 import numpy as np
 
 from . import linear
-from .bf16_tile import HEIGHT, bf16_tile
+from .bf16_tile import HEIGHT, WIDE, bf16_tile
 from .bfloat16 import pair_rows, round_row, rounded
 from .linear import ROW_BLOCK, STEP_BLOCK
 from .operation import operation, prange
@@ -34,16 +34,16 @@ def forward_nest(n, x, w, b, y, work):
     begin, go_on = (b if b.shape[0] > 0 else np.zeros(outputs, np.float32)), np.empty(0, np.float32)
     for start in range(0, inputs, STEP_BLOCK):
         steps = min(STEP_BLOCK, inputs - start)
-        for block in prange((outputs + LANES - 1) // LANES):
-            k = block * LANES
-            cols = min(LANES, outputs - k)
-            pairs = np.empty(STEP_BLOCK * LANES, np.uint16)
+        for block in prange((outputs + WIDE - 1) // WIDE):
+            k = block * WIDE
+            cols = min(WIDE, outputs - k)
+            pairs = np.empty(STEP_BLOCK * WIDE, np.uint16)
             for step in range(0, steps, 2):
                 even = (start + step) * outputs + k
-                pair_rows(flat_w, even, even + outputs if step + 1 < steps else -1, pairs, step * LANES, cols)
+                pair_rows(flat_w, even, even + outputs if step + 1 < steps else -1, pairs, step * WIDE, cols)
             for m in range(0, n, HEIGHT):
                 bf16_tile(work, start, a_row, m, min(HEIGHT, n - m), one_tap, one_tap, steps, 2,
-                          pairs, 0, 2 * LANES, flat_y, k, c_row, cols, go_on if start else begin, k)  # fmt: skip
+                          pairs, 0, 2 * WIDE, flat_y, k, c_row, cols, go_on if start else begin, k)  # fmt: skip
 
 
 def backward_data_work(chunk, inputs, outputs) -> int:
@@ -75,15 +75,16 @@ def backward_data_nest(n, dy, w, dx, dx_turned, work):
     c_row = np.empty(inputs + HEIGHT, np.int64)
     for m in range(c_row.shape[0]):
         c_row[m] = min(m, inputs - 1) * samples
-    one_tap, zeros = np.zeros(1, np.int64), np.zeros(LANES, np.float32)
+    one_tap, zeros = np.zeros(1, np.int64), np.zeros(WIDE, np.float32)
     for block in prange((inputs + HEIGHT - 1) // HEIGHT):
         m = block * HEIGHT
         rows = min(HEIGHT, inputs - m)
         near_w = np.zeros(HEIGHT * outputs, np.uint16)
         round_row(flat_w, m * outputs, near_w, 0, rows * outputs)
-        for i in range(0, samples, LANES):
+        for i in range(0, samples, WIDE):
             bf16_tile(near_w, 0, rows_of_w, 0, rows, one_tap, one_tap, outputs, 2,
-                      dy_turned, 2 * i, 2 * samples, dx_turned, m * samples + i, c_row, LANES, zeros, 0)  # fmt: skip
+                      dy_turned, 2 * i, 2 * samples, dx_turned, m * samples + i, c_row,
+                      min(WIDE, samples - i), zeros, 0)  # fmt: skip
         for i in range(n):
             for row_of_dx in range(m, m + rows):
                 dx[i, row_of_dx] = dx_turned[row_of_dx * samples + i]
@@ -106,7 +107,7 @@ def backward_weights_nest(n, x, dy, dw, low, high):
         pair_rows(flat_dy, even, even + outputs if 2 * pair + 1 < n else -1, dy_pairs, pair * 2 * outputs, outputs)
     a_row = np.arange(ROW_BLOCK + HEIGHT) * 2
     c_row = np.arange(ROW_BLOCK + HEIGHT) * outputs
-    one_tap, zeros = np.zeros(1, np.int64), np.zeros(LANES, np.float32)
+    one_tap, zeros = np.zeros(1, np.int64), np.zeros(WIDE, np.float32)
     for block in prange((high - low + ROW_BLOCK - 1) // ROW_BLOCK):
         first = low + block * ROW_BLOCK
         rows = min(ROW_BLOCK, high - first)
@@ -115,8 +116,8 @@ def backward_weights_nest(n, x, dy, dw, low, high):
             even = 2 * pair * inputs + first
             odd = even + inputs if 2 * pair + 1 < n else -1
             pair_rows(flat_x, even, odd, x_pairs, pair * 2 * ROW_BLOCK, rows)
-        for k in range(0, outputs, LANES):
+        for k in range(0, outputs, WIDE):
             for m in range(0, rows, HEIGHT):
                 bf16_tile(x_pairs, 0, a_row, m, min(HEIGHT, rows - m), one_tap, one_tap, n, 2 * ROW_BLOCK,
                           dy_pairs, 2 * k, 2 * outputs, flat_dw, first * outputs + k, c_row,
-                          min(LANES, outputs - k), zeros, 0)  # fmt: skip
+                          min(WIDE, outputs - k), zeros, 0)  # fmt: skip

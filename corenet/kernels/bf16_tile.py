@@ -1,6 +1,6 @@
 """The register tile for bfloat16: operands in pairs, whose two products a single instruction adds to a sum.
 
-    c[m][j] += Σ_tap Σ_l  a[m, tap, l] · b[tap, l][j]          m < ROWS rows, j < LANES columns
+    c[m][j] += Σ_tap Σ_l  a[m, tap, l] · b[tap, l][j]          m < HEIGHT rows, j < WIDE columns
 
 As in `tile.py`, but steps l go in pairs, two neighbours in `a` and in `b` alike:
 
@@ -15,16 +15,18 @@ the same bits whoever computes it. CPUs may differ in how an instruction rounds 
 """
 
 import inspect
+from functools import partial
 
 from .bfloat16 import widened
 from .tile import LANES
 from .vectors import Vectors
 
-HEIGHT = 8  # rows, as in tile.py for AVX-512
+HEIGHT = 8  # rows: accumulators in flight, for each of the two vectors
+WIDE = 2 * LANES  # columns: a word of `a` is loaded for two vectors, for loads would be what takes the time
 
 
 def bf16_tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0):
-    """Sums over taps and steps for rows m0 … m0+rows (at most ROWS) and `cols` columns (at most LANES), into c.
+    """Sums over taps and steps for rows m0 … m0+rows (at most HEIGHT) and `cols` columns (at most WIDE), into c.
 
     a and b are bits of bfloat16 (`bfloat16.py`), c and start float32; begin and end of the sums are as in `tile`.
     """
@@ -66,60 +68,81 @@ def make_bf16_tile():
         def at(pointer, index):
             return builder.gep(pointer, [index])
 
-        def body(v, rows):
-            """A tile of that many rows of vectors v."""
-            multiply = v.function("llvm.x86.avx512bf16.dpbf16ps.512", v.kind, v.kind, words, words)
+        def body(vectors, rows):
+            """A tile of that many rows, each of one vector or two."""
+            kind = vectors[0].kind
+            multiply = vectors[0].function("llvm.x86.avx512bf16.dpbf16ps.512", kind, kind, words, words)
             row = [builder.add(arg["m0"], ir.Constant(i64, m)) for m in range(rows)]
             a_offset = [builder.load(at(arg["a_row"], m)) for m in row]
             c_place = [at(arg["c"], builder.add(arg["c0"], builder.load(at(arg["c_row"], m)))) for m in row]
-            sums = [cgutils.alloca_once(builder, v.kind) for _ in range(rows)]
+            parts = [(m, v, across) for m in range(rows) for across, v in enumerate(vectors)]
+            sums = {(m, across): cgutils.alloca_once(builder, v.kind) for m, v, across in parts}
+
+            def place(pointer, across, size=1):
+                return at(pointer, ir.Constant(i64, across * size * LANES)) if across else pointer
+
             with builder.if_else(given) as (new, old):
                 with new:
-                    first = v.load(at(arg["start"], arg["start0"]))
-                    for m in range(rows):
-                        builder.store(first, sums[m])
+                    start = at(arg["start"], arg["start0"])
+                    first = [v.load(place(start, across)) for across, v in enumerate(vectors)]
+                    for m, _, across in parts:
+                        builder.store(first[across], sums[m, across])
                 with old:
-                    for m in range(rows):
-                        builder.store(v.load(c_place[m]), sums[m])
+                    for m, v, across in parts:
+                        builder.store(v.load(place(c_place[m], across)), sums[m, across])
 
             def add(b_place, a_word):
                 """Add a pair of products to each sum; a_word(m) is row m's pair."""
-                b_row = v.load(builder.bitcast(b_place, i32.as_pointer()), align=2)
+                b_row = [
+                    v.load(builder.bitcast(place(b_place, across, 2), i32.as_pointer()), align=2)
+                    for across, v in enumerate(vectors)
+                ]
                 for m in range(rows):
-                    value = v.splat(a_word(m), words)
-                    builder.store(builder.call(multiply, [builder.load(sums[m]), value, b_row]), sums[m])
+                    value = vectors[0].splat(a_word(m), words)
+                    for across, b_part in enumerate(b_row):
+                        total = builder.load(sums[m, across])
+                        builder.store(builder.call(multiply, [total, value, b_part]), sums[m, across])
 
             with cgutils.for_range(builder, tap_count, intp=i64) as tap:
                 a_base = builder.add(arg["a0"], builder.load(at(arg["a_tap"], tap.index)))
                 b_base = at(arg["b"], builder.add(arg["b0"], builder.load(at(arg["b_tap"], tap.index))))
                 a_base_of = [at(arg["a"], builder.add(a_base, offset)) for offset in a_offset]
 
-                def pair_of(m, a_at, a_base_of=a_base_of):
+                def pair_of(m, a_at):
                     return builder.load(builder.bitcast(at(a_base_of[m], a_at), i32.as_pointer()), align=2)
 
-                def single_of(m, a_at, a_base_of=a_base_of):
+                def single_of(m, a_at):
                     return builder.zext(builder.load(at(a_base_of[m], a_at)), i32)
 
                 with cgutils.for_range(builder, pairs, intp=i64) as step:
                     a_at = builder.mul(step.index, arg["a_step"])
-                    add(at(b_base, builder.mul(step.index, arg["b_step"])), lambda m, a_at=a_at: pair_of(m, a_at))
+                    add(at(b_base, builder.mul(step.index, arg["b_step"])), partial(pair_of, a_at=a_at))
                 with builder.if_then(odd):
                     a_at = builder.mul(pairs, arg["a_step"])
-                    add(at(b_base, builder.mul(pairs, arg["b_step"])), lambda m, a_at=a_at: single_of(m, a_at))
+                    add(at(b_base, builder.mul(pairs, arg["b_step"])), partial(single_of, a_at=a_at))
             for m in range(rows):
                 with builder.if_then(builder.icmp_signed("<", ir.Constant(i64, m), arg["rows"])):
-                    v.store(builder.load(sums[m]), c_place[m])
+                    for across, v in enumerate(vectors):
+                        v.store(builder.load(sums[m, across]), place(c_place[m], across))
 
-        with builder.if_else(builder.icmp_signed("<", arg["cols"], ir.Constant(i64, LANES))) as (edge, whole):
-            with whole:
-                few = builder.icmp_signed("<=", arg["rows"], ir.Constant(i64, HEIGHT // 2))
-                with builder.if_else(few) as (half, most):
-                    with half:
-                        body(Vectors(builder, LANES), HEIGHT // 2)
-                    with most:
-                        body(Vectors(builder, LANES), HEIGHT)
-            with edge:
-                body(Vectors(builder, LANES, arg["cols"]), HEIGHT)
+        whole = Vectors(builder, LANES)
+
+        def edge(columns):
+            return Vectors(builder, LANES, builder.sub(arg["cols"], ir.Constant(i64, columns)))
+
+        def exactly(columns, vectors, or_edge):
+            """Vectors without masks where all columns are there."""
+            with builder.if_else(builder.icmp_signed("==", arg["cols"], ir.Constant(i64, columns))) as (all_, some):
+                with all_:
+                    body(vectors, HEIGHT)
+                with some:
+                    or_edge()
+
+        with builder.if_else(builder.icmp_signed("<", ir.Constant(i64, LANES), arg["cols"])) as (two, one):
+            with two:
+                exactly(WIDE, [whole, whole], lambda: body([whole, edge(LANES)], HEIGHT))
+            with one:
+                exactly(LANES, [whole], lambda: body([edge(0)], HEIGHT))
         return context.get_dummy_value()
 
     def typed(
