@@ -23,7 +23,7 @@ import numba
 from numba.core import config
 
 from .bf16_tile import bf16_tile, make_bf16_tile
-from .bfloat16 import make_pair_rows, make_round_row, pair_rows, round_row
+from .bfloat16 import FEATURE, make_pair_rows, make_round_row, pair_rows, round_row
 from .c_tile import linked, make_c_tile
 from .max_tile import make_max_tile, max_tile
 from .operation import Operation
@@ -71,6 +71,7 @@ _MADE: dict[Callable, Callable] = {
     round_row: cache(make_round_row),
     pair_rows: cache(make_pair_rows),
 }
+_IN_BF16 = bf16_tile, round_row, pair_rows
 
 
 def cpu_features() -> str:
@@ -87,6 +88,24 @@ def tile_rows(c_tile: str | None = None) -> int:
     if c_tile:
         return linked(c_tile).rows
     return rows_for(cpu_features(), platform.machine())
+
+
+def bf16_problem() -> str | None:
+    """Why there is no code for bfloat16 here, or None."""
+    if f"+{FEATURE}" in cpu_features().split(","):
+        return None
+    if platform.machine() in ("aarch64", "arm64"):
+        return "an Arm CPU, whose instructions for bfloat16 corenet does not use yet"
+    chosen = config.CPU_FEATURES is not None  # type: ignore[attr-defined]
+    return "NUMBA_CPU_FEATURES or NUMBA_CPU_NAME without it" if chosen else "a CPU without it"
+
+
+def _made(function: Callable) -> Callable:
+    """What takes the place of one of _MADE. Raises LookupError where LLVM could only end the process."""
+    problem = bf16_problem() if function in _IN_BF16 else None
+    if problem is not None:
+        raise LookupError(f"{function.__name__} needs AVX512-BF16, here is {problem}")
+    return _MADE[function]()
 
 
 @cache
@@ -113,7 +132,7 @@ def _rebuild(function: Callable, name: str, c_tile: str | None) -> Callable:
         elif value in (tile, near_tile):
             names[key] = _tile(value is near_tile, c_tile)
         elif isinstance(value, types.FunctionType) and value in _MADE:
-            names[key] = _MADE[value]()
+            names[key] = _made(value)
         elif isinstance(value, Patch):
             names[key] = _patch(value)
         elif getattr(value, "is_device", False):
