@@ -16,7 +16,6 @@ from tile import least_seconds
 
 from corenet.kernels import bf16_conv, bf16_linear, conv, linear, winograd
 from corenet.kernels.backend import select
-from corenet.kernels.tile import LANES, padded
 
 SAMPLES = 8
 ONE = 1, 1, 1
@@ -71,7 +70,6 @@ def dense(rows: int, inputs: int, outputs: int) -> Iterator[tuple[str, Contestan
     """The three products of a dense layer."""
     x, w, b, y = floats(rows, inputs), floats(inputs, outputs), floats(outputs), floats(rows, outputs)
     dy, dx, dw = floats(rows, outputs), np.empty_like(x), np.empty_like(w)
-    turned = floats(inputs * padded(rows, LANES))
     yield "forward", {
         "float32": (linear.forward, (x, w, b, y)),
         "bf16": (bf16_linear.forward, (x, w, b, y, scratch(x.size))),
@@ -83,7 +81,7 @@ def dense(rows: int, inputs: int, outputs: int) -> Iterator[tuple[str, Contestan
     yield "backward_data", {
         "float32": (linear.backward_data, (dy, w, dx, floats(linear.backward_data_work(rows, inputs, outputs)))),
         "bf16": (bf16_linear.backward_data,
-                 (dy, w, dx, turned, scratch(bf16_linear.backward_data_work(rows, inputs, outputs)))),
+                 (dy, w, dx, scratch(bf16_linear.backward_data_work(rows, inputs, outputs)))),
     }  # fmt: skip
 
 

@@ -6,7 +6,6 @@ import numpy as np
 from kernel_cases import Case, conv_cases, linear_cases
 
 from corenet.kernels import bf16_conv, bf16_linear, conv, linear
-from corenet.kernels.tile import LANES, padded
 
 
 def conv_bf16_cases(rng):
@@ -34,9 +33,8 @@ def linear_bf16_cases(rng):
             case.args.pop()
             chunk, outputs = first.shape
             inputs = second.shape[0]
-            turned = np.zeros(inputs * padded(chunk, LANES))
             work = np.zeros(bf16_linear.backward_data_work(chunk, inputs, outputs), np.uint16)
-            yield _with(case, bf16_linear.backward_data, turned, work)
+            yield _with(case, bf16_linear.backward_data, work)
         elif case.operation is linear.backward_weights:
             yield replace(case, operation=bf16_linear.backward_weights)
 

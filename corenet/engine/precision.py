@@ -63,9 +63,9 @@ def _linear_forward(x: Buffer, w: Buffer, b: Buffer, y: Buffer) -> tuple:
     return x, w, b, y, _halves(x.shape[0] * x.shape[1])
 
 
-def _linear_backward_data(dy: Buffer, w: Buffer, dx: Buffer, work: Buffer) -> tuple:
+def _linear_backward_data(dy: Buffer, w: Buffer, dx: Buffer, _: Buffer) -> tuple:
     inputs, outputs = w.shape
-    return dy, w, dx, work, _halves(bf16_linear.backward_data_work(dy.shape[0], inputs, outputs))
+    return dy, w, dx, _halves(bf16_linear.backward_data_work(dy.shape[0], inputs, outputs))
 
 
 _IN_BF16: dict[str, tuple[Operation, Callable[..., tuple]]] = {

@@ -1,7 +1,7 @@
 """The dense layer's products with operands of bfloat16: `linear.py` on the tile of `bf16_tile.py`.
 
 Pairs are made of neighbouring inputs (forward), outputs (backward_data) or samples (backward_weights). w is rounded
-where it is used, a block at a time, so that it is read from far away once and never written.
+where it is used, a block at a time, so that it is read from far away once, and no copy is written there.
 """
 
 import numpy as np
@@ -9,9 +9,12 @@ import numpy as np
 from . import linear
 from .bf16_tile import HEIGHT, WIDE, bf16_tile
 from .bfloat16 import pair_rows, round_row, rounded
-from .linear import ROW_BLOCK, STEP_BLOCK
+from .linear import ROW_BLOCK
 from .operation import operation, prange
 from .tile import LANES, padded
+
+COLUMNS, STEPS = 128, 128  # of w, rounded together: they stay in the nearest cache
+NEAR_ROWS = 4 * HEIGHT  # rows of w that are rounded together for a data gradient
 
 
 @operation
@@ -32,18 +35,21 @@ def forward_nest(n, x, w, b, y, work):
     flat_x, flat_w, flat_y = x.reshape(-1), w.reshape(-1), y.reshape(-1)
     round_row(flat_x, 0, work, 0, n * inputs)
     begin, go_on = (b if b.shape[0] > 0 else np.zeros(outputs, np.float32)), np.empty(0, np.float32)
-    for start in range(0, inputs, STEP_BLOCK):
-        steps = min(STEP_BLOCK, inputs - start)
-        for block in prange((outputs + WIDE - 1) // WIDE):
-            k = block * WIDE
-            cols = min(WIDE, outputs - k)
-            pairs = np.empty(STEP_BLOCK * WIDE, np.uint16)
+    for block in prange((outputs + COLUMNS - 1) // COLUMNS):
+        left = block * COLUMNS
+        columns = min(COLUMNS, outputs - left)
+        pairs = np.empty(STEPS * COLUMNS, np.uint16)
+        for start in range(0, inputs, STEPS):
+            steps = min(STEPS, inputs - start)
             for step in range(0, steps, 2):
-                even = (start + step) * outputs + k
-                pair_rows(flat_w, even, even + outputs if step + 1 < steps else -1, pairs, step * WIDE, cols)
-            for m in range(0, n, HEIGHT):
-                bf16_tile(work, start, a_row, m, min(HEIGHT, n - m), one_tap, one_tap, steps, 2,
-                          pairs, 0, 2 * WIDE, flat_y, k, c_row, cols, go_on if start else begin, k)  # fmt: skip
+                even = (start + step) * outputs + left
+                odd = even + outputs if step + 1 < steps else -1
+                pair_rows(flat_w, even, odd, pairs, step * columns, columns)
+            for k in range(0, columns, WIDE):
+                for m in range(0, n, HEIGHT):
+                    bf16_tile(work, start, a_row, m, min(HEIGHT, n - m), one_tap, one_tap, steps, 2,
+                              pairs, 2 * k, 2 * columns, flat_y, left + k, c_row, min(WIDE, columns - k),
+                              go_on if start else begin, left + k)  # fmt: skip
 
 
 def backward_data_work(chunk, inputs, outputs) -> int:
@@ -52,15 +58,14 @@ def backward_data_work(chunk, inputs, outputs) -> int:
 
 
 @operation
-def backward_data(n, dy, w, dx, dx_turned, work):
-    """`linear.backward_data` of dy and w rounded to bfloat16; `dx_turned` is scratch for dxᵀ, samples padded to whole
-    vectors; `work`, see backward_data_work."""
+def backward_data(n, dy, w, dx, work):
+    """`linear.backward_data` of dy and w rounded to bfloat16; `work`, see backward_data_work."""
     linear.backward_data(n, rounded(dy[:n]), rounded(w), dx, None)
 
 
 @backward_data.nest
-def backward_data_nest(n, dy, w, dx, dx_turned, work):
-    # dxᵀ = w·dyᵀ, as in linear.py.
+def backward_data_nest(n, dy, w, dx, work):
+    # dxᵀ = w·dyᵀ, as in linear.py, some rows of it at a time.
     inputs, outputs = w.shape
     samples, width = padded(n, LANES), padded(outputs, 2)
     dy_turned, row = work[: width * samples], work[width * samples : width * (samples + 1)]
@@ -71,23 +76,21 @@ def backward_data_nest(n, dy, w, dx, dx_turned, work):
         round_row(flat_dy, i * outputs, row, 0, outputs)
         for k in range(width):
             dy_turned[(k // 2 * samples + i) * 2 + k % 2] = row[k]
-    rows_of_w = np.arange(HEIGHT) * outputs
-    c_row = np.empty(inputs + HEIGHT, np.int64)
-    for m in range(c_row.shape[0]):
-        c_row[m] = min(m, inputs - 1) * samples
+    a_row, c_row = np.arange(NEAR_ROWS) * outputs, np.arange(NEAR_ROWS) * samples
     one_tap, zeros = np.zeros(1, np.int64), np.zeros(WIDE, np.float32)
-    for block in prange((inputs + HEIGHT - 1) // HEIGHT):
-        m = block * HEIGHT
-        rows = min(HEIGHT, inputs - m)
-        near_w = np.zeros(HEIGHT * outputs, np.uint16)
-        round_row(flat_w, m * outputs, near_w, 0, rows * outputs)
-        for i in range(0, samples, WIDE):
-            bf16_tile(near_w, 0, rows_of_w, 0, rows, one_tap, one_tap, outputs, 2,
-                      dy_turned, 2 * i, 2 * samples, dx_turned, m * samples + i, c_row,
-                      min(WIDE, samples - i), zeros, 0)  # fmt: skip
+    for block in prange((inputs + NEAR_ROWS - 1) // NEAR_ROWS):
+        first = block * NEAR_ROWS
+        rows = min(NEAR_ROWS, inputs - first)
+        near_w, dx_turned = np.empty(NEAR_ROWS * outputs, np.uint16), np.empty(NEAR_ROWS * samples, np.float32)
+        round_row(flat_w, first * outputs, near_w, 0, rows * outputs)
+        for m in range(0, rows, HEIGHT):
+            for i in range(0, samples, WIDE):
+                bf16_tile(near_w, 0, a_row, m, min(HEIGHT, rows - m), one_tap, one_tap, outputs, 2,
+                          dy_turned, 2 * i, 2 * samples, dx_turned, i, c_row, min(WIDE, samples - i),
+                          zeros, 0)  # fmt: skip
         for i in range(n):
-            for row_of_dx in range(m, m + rows):
-                dx[i, row_of_dx] = dx_turned[row_of_dx * samples + i]
+            for m in range(rows):
+                dx[i, first + m] = dx_turned[m * samples + i]
 
 
 @operation
