@@ -19,7 +19,7 @@ FEATURE = "avx512bf16"  # LLVM's name for the instructions that the compiled cod
 
 def bits(x):
     """The bfloat16 nearest to float32 values, as uint16: ties to even, denormals to 0, a NaN stays one."""
-    word = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    word = np.asarray(x, np.float32).view(np.uint32)
     magnitude = word & np.uint32(0x7FFFFFFF)
     half = (word + np.uint32(0x7FFF) + (word >> np.uint32(16) & np.uint32(1))) >> np.uint32(16)
     half = np.where(magnitude < 0x00800000, word >> 16 & 0x8000, half)
@@ -33,7 +33,7 @@ def widened(half):
 
 def rounded(x):
     """Values rounded to bfloat16, in an array of x's own type and shape."""
-    return widened(bits(x)).reshape(x.shape).astype(x.dtype)
+    return widened(bits(x)).astype(x.dtype)
 
 
 def round_row(source, s0, target, t0, count):
