@@ -70,14 +70,20 @@ def dense(rows: int, inputs: int, outputs: int) -> Iterator[tuple[str, Contestan
     """The three products of a dense layer."""
     x, w, b, y = floats(rows, inputs), floats(inputs, outputs), floats(outputs), floats(rows, outputs)
     dy, dx, dw = floats(rows, outputs), np.empty_like(x), np.empty_like(w)
-    yield "forward", {
-        "float32": (linear.forward, (x, w, b, y)),
-        "bf16": (bf16_linear.forward, (x, w, b, y, scratch(x.size))),
-    }
-    yield "backward_weights", {
-        "float32": (linear.backward_weights, (x, dy, dw, 0, inputs)),
-        "bf16": (bf16_linear.backward_weights, (x, dy, dw, 0, inputs)),
-    }
+    yield (
+        "forward",
+        {
+            "float32": (linear.forward, (x, w, b, y)),
+            "bf16": (bf16_linear.forward, (x, w, b, y, scratch(x.size))),
+        },
+    )
+    yield (
+        "backward_weights",
+        {
+            "float32": (linear.backward_weights, (x, dy, dw, 0, inputs)),
+            "bf16": (bf16_linear.backward_weights, (x, dy, dw, 0, inputs)),
+        },
+    )
     yield "backward_data", {
         "float32": (linear.backward_data, (dy, w, dx, floats(linear.backward_data_work(rows, inputs, outputs)))),
         "bf16": (bf16_linear.backward_data,

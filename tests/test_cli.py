@@ -18,8 +18,8 @@ from corenet.kernels.backend import bf16_problem
 
 KEYS = {
     "train_accuracy", "test_accuracy", "test_loss", "epochs", "images_per_second", "seconds_total", "seconds_compile",
-    "seconds_to_first_step", "workers", "threads", "chunk", "kernels", "precision", "params_sha256", "seed", "model", "dataset",
-    "out",
+    "seconds_to_first_step", "workers", "threads", "chunk", "kernels", "precision", "params_sha256", "seed", "model",
+    "dataset", "out",
 }  # fmt: skip
 FILES = ["curves.png", "history.json", "model.safetensors"]
 QUICK = ("--epochs", 1, "--kernels", "numpy", "--workers", 2, "--share-cores")

@@ -48,7 +48,7 @@ def make_bf16_tile():
     from numba.core import cgutils
     from numba.extending import intrinsic
 
-    i16, i32, i64 = ir.IntType(16), ir.IntType(32), ir.IntType(64)
+    i32, i64 = ir.IntType(32), ir.IntType(64)
     words = ir.VectorType(i32, LANES)
     names = list(inspect.signature(bf16_tile).parameters)
 

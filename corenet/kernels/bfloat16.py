@@ -50,78 +50,70 @@ def pair_rows(source, even, odd, target, t0, count):
 def make_round_row():
     """`round_row` as LLVM code for Numba."""
     from llvmlite import ir
+    from numba.extending import intrinsic
 
-    def generate(builder, source, s0, target, t0, v, done):
+    def vector(builder, v, done, source, s0, target, t0):
         halves = ir.VectorType(ir.IntType(16), LANES)
         convert = v.function("llvm.x86.avx512bf16.cvtneps2bf16.512", halves, v.kind)
         floats = v.load(builder.gep(source, [builder.add(s0, done)]))
         v.store(builder.call(convert, [floats]), builder.gep(target, [builder.add(t0, done)]))
 
-    return _row_intrinsic(2, generate)
+    def typed(context, source, s0, target, t0, count):
+        return _vector_by_vector(vector, source, s0, target, t0, count)
+
+    return intrinsic(typed)
 
 
 def make_pair_rows():
     """`pair_rows` as LLVM code for Numba."""
     from llvmlite import ir
+    from numba.extending import intrinsic
 
     i32, i64 = ir.IntType(32), ir.IntType(64)
 
-    def generate(builder, source, even, odd, target, t0, v, done):
+    def vector(builder, v, done, source, even, odd, target, t0):
         halves, words = ir.VectorType(ir.IntType(16), 2 * LANES), ir.VectorType(i32, LANES)
         convert = v.function("llvm.x86.avx512bf16.cvtne2ps2bf16.512", halves, v.kind, v.kind)
         there = builder.icmp_signed(">=", odd, ir.Constant(i64, 0))
         low = v.load(builder.gep(source, [builder.add(even, done)]))
         high = v.load(builder.gep(source, [builder.add(builder.select(there, odd, even), done)]))
         high = builder.select(there, high, ir.Constant(v.kind, None))
-        both = builder.call(convert, [high, low])  # the second argument's come first
+        both = builder.call(convert, [high, low])  # those of the second argument come first
         turns = ir.Constant(ir.VectorType(i32, 2 * LANES), [j // 2 + j % 2 * LANES for j in range(2 * LANES)])
         pairs = builder.bitcast(builder.shuffle_vector(both, both, turns), words)
         place = builder.gep(target, [builder.add(t0, builder.add(done, done))])
         v.store(pairs, builder.bitcast(place, i32.as_pointer()), align=2)
 
-    return _row_intrinsic(3, generate)
+    def typed(context, source, even, odd, target, t0, count):
+        return _vector_by_vector(vector, source, even, odd, target, t0, count)
+
+    return intrinsic(typed)
 
 
-def _row_intrinsic(offsets: int, generate_vector):
-    """An intrinsic (source, …, target, t0, count) that makes one vector after the other, the last one with a mask."""
+def _vector_by_vector(vector, *given):
+    """Signature and code of an intrinsic (source, …, target, t0, count) that makes one vector after the other, the last
+    one with a mask; None if its arrays are not float32 and uint16."""
     from llvmlite import ir
     from numba import types
     from numba.core import cgutils
-    from numba.extending import intrinsic
 
     i64 = ir.IntType(64)
 
     def generate(context, builder, signature, args):
-        values = [
+        *arguments, count = [
             context.make_array(kind)(context, builder, value=arg).data if isinstance(kind, types.Array) else arg
             for kind, arg in zip(signature.args, args, strict=True)
         ]
-        *before, count = values
         lanes = ir.Constant(i64, LANES)
         whole = builder.sdiv(count, lanes)
-        with cgutils.for_range(builder, whole, intp=i64) as vector:
-            generate_vector(builder, *before, Vectors(builder, LANES), builder.mul(vector.index, lanes))
+        with cgutils.for_range(builder, whole, intp=i64) as number:
+            vector(builder, Vectors(builder, LANES), builder.mul(number.index, lanes), *arguments)
         done = builder.mul(whole, lanes)
         left = builder.sub(count, done)
         with builder.if_then(builder.icmp_signed(">", left, ir.Constant(i64, 0))):
-            generate_vector(builder, *before, Vectors(builder, LANES, left), done)
+            vector(builder, Vectors(builder, LANES, left), done, *arguments)
         return context.get_dummy_value()
 
-    def types_of(given):
-        arrays = given[0], given[offsets]
-        if not all(isinstance(a, types.Array) for a in arrays):
-            return None
-        if arrays[0].dtype != types.float32 or arrays[1].dtype != types.uint16:
-            return None
-        return types.void(*(g if isinstance(g, types.Array) else types.int64 for g in given)), generate
-
-    if offsets == 2:
-
-        def typed(context, source, s0, target, t0, count):
-            return types_of((source, s0, target, t0, count))
-    else:
-
-        def typed(context, source, even, odd, target, t0, count):
-            return types_of((source, even, odd, target, t0, count))
-
-    return intrinsic(typed)
+    if [kind.dtype for kind in given if isinstance(kind, types.Array)] != [types.float32, types.uint16]:
+        return None
+    return types.void(*(kind if isinstance(kind, types.Array) else types.int64 for kind in given)), generate

@@ -160,8 +160,8 @@ class Worker:
         self, net: dict, input_shape: list[int], chunk: int, batch: int, loss: dict | None, fuse: bool, precision: str
     ) -> Plan:
         layers, of_loss = build(net, self.user_layers), build_loss(loss) if loss else None
-        shape, how = tuple(input_shape), {"fuse": fuse, "precision": precision}
-        return make_plan(layers, shape, chunk, batch, loss=of_loss, **how)
+        shape = tuple(input_shape)
+        return make_plan(layers, shape, chunk, batch, loss=of_loss, fuse=fuse, precision=precision)
 
     def do_compile(self) -> None:
         """Compile this worker's share of the kernels; the others find them in the cache on disk."""
