@@ -33,7 +33,7 @@ def pair_taps(source, taps, length, columns, target):
 
 
 def forward_work(x_shape, w_shape) -> int:
-    """Scratch of forward: a chunk of images, and w with a row more for each filter element at most."""
+    """Scratch of forward: a chunk of images, and w with a row more for each tap."""
     return math.prod(x_shape) + math.prod(w_shape[:3]) * (w_shape[3] + 1) * w_shape[4]
 
 
@@ -138,7 +138,7 @@ def backward_weights_nest(n, x, dy, dw, stride, dilation, groups, work):
 
 
 def backward_data_work(dx_shape, dy_shape, w_shape, stride, padding, dilation) -> int:
-    """Scratch of backward_data: a chunk of dy with a border of zeros, and w with a row more for each element at most."""
+    """Scratch of backward_data: a chunk of dy with a border of zeros, and w with a row more for each tap."""
     sizes, _ = borders(dx_shape, dy_shape, w_shape, stride, padding, dilation)
     return dx_shape[0] * math.prod(sizes) + math.prod(w_shape[:3]) * (w_shape[4] + 1) * dx_shape[4]
 

@@ -68,40 +68,40 @@ def make_bf16_tile():
         def at(pointer, index):
             return builder.gep(pointer, [index])
 
-        def body(vectors, rows):
-            """A tile of that many rows, each of one vector or two."""
+        def body(vectors):
+            """A tile whose rows are these vectors."""
             kind = vectors[0].kind
             multiply = vectors[0].function("llvm.x86.avx512bf16.dpbf16ps.512", kind, kind, words, words)
-            row = [builder.add(arg["m0"], ir.Constant(i64, m)) for m in range(rows)]
+            row = [builder.add(arg["m0"], ir.Constant(i64, m)) for m in range(HEIGHT)]
             a_offset = [builder.load(at(arg["a_row"], m)) for m in row]
             c_place = [at(arg["c"], builder.add(arg["c0"], builder.load(at(arg["c_row"], m)))) for m in row]
-            parts = [(m, v, across) for m in range(rows) for across, v in enumerate(vectors)]
-            sums = {(m, across): cgutils.alloca_once(builder, v.kind) for m, v, across in parts}
+            parts = [(m, v, part) for m in range(HEIGHT) for part, v in enumerate(vectors)]
+            sums = {(m, part): cgutils.alloca_once(builder, v.kind) for m, v, part in parts}
 
-            def place(pointer, across, size=1):
-                return at(pointer, ir.Constant(i64, across * size * LANES)) if across else pointer
+            def place(pointer, part, size=1):
+                return at(pointer, ir.Constant(i64, part * size * LANES)) if part else pointer
 
             with builder.if_else(given) as (new, old):
                 with new:
                     start = at(arg["start"], arg["start0"])
-                    first = [v.load(place(start, across)) for across, v in enumerate(vectors)]
-                    for m, _, across in parts:
-                        builder.store(first[across], sums[m, across])
+                    first = [v.load(place(start, part)) for part, v in enumerate(vectors)]
+                    for m, _, part in parts:
+                        builder.store(first[part], sums[m, part])
                 with old:
-                    for m, v, across in parts:
-                        builder.store(v.load(place(c_place[m], across)), sums[m, across])
+                    for m, v, part in parts:
+                        builder.store(v.load(place(c_place[m], part)), sums[m, part])
 
             def add(b_place, a_word):
                 """Add a pair of products to each sum; a_word(m) is row m's pair."""
                 b_row = [
-                    v.load(builder.bitcast(place(b_place, across, 2), i32.as_pointer()), align=2)
-                    for across, v in enumerate(vectors)
+                    v.load(builder.bitcast(place(b_place, part, 2), i32.as_pointer()), align=2)
+                    for part, v in enumerate(vectors)
                 ]
-                for m in range(rows):
+                for m in range(HEIGHT):
                     value = vectors[0].splat(a_word(m), words)
-                    for across, b_part in enumerate(b_row):
-                        total = builder.load(sums[m, across])
-                        builder.store(builder.call(multiply, [total, value, b_part]), sums[m, across])
+                    for part, b_part in enumerate(b_row):
+                        total = builder.load(sums[m, part])
+                        builder.store(builder.call(multiply, [total, value, b_part]), sums[m, part])
 
             with cgutils.for_range(builder, tap_count, intp=i64) as tap:
                 a_base = builder.add(arg["a0"], builder.load(at(arg["a_tap"], tap.index)))
@@ -120,29 +120,29 @@ def make_bf16_tile():
                 with builder.if_then(odd):
                     a_at = builder.mul(pairs, arg["a_step"])
                     add(at(b_base, builder.mul(pairs, arg["b_step"])), partial(single_of, a_at=a_at))
-            for m in range(rows):
+            for m in range(HEIGHT):
                 with builder.if_then(builder.icmp_signed("<", ir.Constant(i64, m), arg["rows"])):
-                    for across, v in enumerate(vectors):
-                        v.store(builder.load(sums[m, across]), place(c_place[m], across))
+                    for part, v in enumerate(vectors):
+                        v.store(builder.load(sums[m, part]), place(c_place[m], part))
 
-        whole = Vectors(builder, LANES)
-
-        def edge(columns):
-            return Vectors(builder, LANES, builder.sub(arg["cols"], ir.Constant(i64, columns)))
-
-        def exactly(columns, vectors, or_edge):
-            """Vectors without masks where all columns are there."""
-            with builder.if_else(builder.icmp_signed("==", arg["cols"], ir.Constant(i64, columns))) as (all_, some):
-                with all_:
-                    body(vectors, HEIGHT)
-                with some:
-                    or_edge()
+        def across(count):
+            """A tile of that many vectors, of which the last has a mask unless all columns are there."""
+            whole = [Vectors(builder, LANES) for _ in range(count)]
+            with builder.if_else(builder.icmp_signed("==", arg["cols"], ir.Constant(i64, count * LANES))) as (
+                full,
+                edge,
+            ):
+                with full:
+                    body(whole)
+                with edge:
+                    left = builder.sub(arg["cols"], ir.Constant(i64, (count - 1) * LANES))
+                    body([*whole[1:], Vectors(builder, LANES, left)])
 
         with builder.if_else(builder.icmp_signed("<", ir.Constant(i64, LANES), arg["cols"])) as (two, one):
             with two:
-                exactly(WIDE, [whole, whole], lambda: body([whole, edge(LANES)], HEIGHT))
+                across(WIDE // LANES)
             with one:
-                exactly(LANES, [whole], lambda: body([edge(0)], HEIGHT))
+                across(1)
         return context.get_dummy_value()
 
     def typed(
