@@ -18,7 +18,7 @@ import inspect
 from functools import partial
 
 from .bfloat16 import widened
-from .tile import LANES
+from .tile import LANES, NARROW
 from .vectors import Vectors
 
 HEIGHT = 8  # rows: accumulators in flight, for each of the two vectors
@@ -49,7 +49,6 @@ def make_bf16_tile():
     from numba.extending import intrinsic
 
     i32, i64 = ir.IntType(32), ir.IntType(64)
-    words = ir.VectorType(i32, LANES)
     names = list(inspect.signature(bf16_tile).parameters)
 
     def generate(context, builder, signature, args):
@@ -70,8 +69,9 @@ def make_bf16_tile():
 
         def body(vectors):
             """A tile whose rows are these vectors."""
-            kind = vectors[0].kind
-            multiply = vectors[0].function("llvm.x86.avx512bf16.dpbf16ps.512", kind, kind, words, words)
+            kind, words = vectors[0].kind, ir.VectorType(i32, vectors[0].lanes)
+            name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * vectors[0].lanes}"
+            multiply = vectors[0].function(name, kind, kind, words, words)
             row = [builder.add(arg["m0"], ir.Constant(i64, m)) for m in range(HEIGHT)]
             a_offset = [builder.load(at(arg["a_row"], m)) for m in row]
             c_place = [at(arg["c"], builder.add(arg["c0"], builder.load(at(arg["c_row"], m)))) for m in row]
@@ -125,24 +125,30 @@ def make_bf16_tile():
                     for part, v in enumerate(vectors):
                         v.store(builder.load(sums[m, part]), place(c_place[m], part))
 
-        def across(count):
+        def across(count, lanes):
             """A tile of that many vectors, of which the last has a mask unless all columns are there."""
-            whole = [Vectors(builder, LANES) for _ in range(count)]
-            with builder.if_else(builder.icmp_signed("==", arg["cols"], ir.Constant(i64, count * LANES))) as (
+            whole = [Vectors(builder, lanes) for _ in range(count)]
+            with builder.if_else(builder.icmp_signed("==", arg["cols"], ir.Constant(i64, count * lanes))) as (
                 full,
                 edge,
             ):
                 with full:
                     body(whole)
                 with edge:
-                    left = builder.sub(arg["cols"], ir.Constant(i64, (count - 1) * LANES))
-                    body([*whole[1:], Vectors(builder, LANES, left)])
+                    left = builder.sub(arg["cols"], ir.Constant(i64, (count - 1) * lanes))
+                    body([*whole[1:], Vectors(builder, lanes, left)])
 
-        with builder.if_else(builder.icmp_signed("<", ir.Constant(i64, LANES), arg["cols"])) as (two, one):
-            with two:
-                across(WIDE // LANES)
-            with one:
-                across(1)
+        def more_than(columns):
+            return builder.icmp_signed("<", ir.Constant(i64, columns), arg["cols"])
+
+        with builder.if_else(more_than(LANES)) as (wide, others):
+            with wide:
+                across(WIDE // LANES, LANES)
+            with others, builder.if_else(more_than(NARROW)) as (one, half):
+                with one:
+                    across(1, LANES)
+                with half:
+                    across(1, NARROW)
         return context.get_dummy_value()
 
     def typed(
