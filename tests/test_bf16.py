@@ -165,16 +165,18 @@ def test_kernels_stay_within_their_arrays():
 
 # In a net.
 
+SHAPE = (6, 6, 2)
+
 
 def net() -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(1, 5, 3, padding=1), nn.ReLU(), nn.Conv2d(5, 18, 2, stride=2), nn.ReLU(),
+        nn.Conv2d(2, 5, 3, padding=1), nn.ReLU(), nn.Conv2d(5, 18, 2, stride=2), nn.ReLU(),
         nn.Flatten(), nn.Linear(162, 70), nn.ReLU(), nn.Linear(70, CLASSES),
     )  # fmt: skip
 
 
 def names(**how) -> list[str]:
-    plan = make_plan(net(), (6, 6, 1), 4, loss=CrossEntropy(), **how)
+    plan = make_plan(net(), SHAPE, 4, loss=CrossEntropy(), **how)
     return [step.operation.name for step in (*plan.forward, *plan.backward, *plan.products)]
 
 
@@ -188,14 +190,15 @@ def test_all_products_of_matrices_are_replaced_and_nothing_else():
 
 def test_plans_of_doubles_and_other_convolutions_stay_as_they_are():
     assert names(precision="bf16", dtype="float64") == names(dtype="float64")
-    for layer in (nn.Conv2d(16, 16, 3, padding=1), nn.Conv2d(8, 8, 5, groups=8)):
+    grey = nn.Conv2d(1, 16, 5)
+    for layer in (nn.Conv2d(16, 16, 3, padding=1), nn.Conv2d(8, 8, 5, groups=8), grey):
         plans = [make_plan(layer, (8, 8, layer.in_channels), 2, precision=p) for p in ("float32", "bf16")]
         assert [step.operation for step in plans[0].forward] == [step.operation for step in plans[1].forward]
 
 
 @needs_bf16
 def test_the_same_bits_for_any_crew_near_those_of_float32(trainer):
-    data = images(61)
+    data = images(61, shape=SHAPE)
     results = {}
     for workers, threads in ((1, 1), (2, 1), (1, 2), (2, 2)):
         made = trainer(net(), optim.SGD(0.05), workers=workers, threads=threads, precision="bf16")

@@ -2,8 +2,8 @@
 
 Replaced are the direct convolution, the dense layer, and the gradients of both (`kernels/bfloat16.py` says what is
 rounded). What is faster in float32, or would lose too much, stays as it is: Winograd's convolution, which makes a
-quarter of the products; gradients that go from one winner of a max-pool to the next; depthwise convolutions, which have
-no products of matrices.
+quarter of the products; gradients that go from one winner of a max-pool to the next; convolutions of grey images to few
+channels, whose lines are too short for pairs; depthwise convolutions, which have no products of matrices.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from ..kernels import bf16_conv, bf16_linear, conv, linear
 from ..kernels.operation import Operation
+from ..kernels.tile import LANES
 from .buffer import Buffer
 from .plan import Meet, Product, Step
 
@@ -34,10 +35,15 @@ def batch_products_in_bf16(products: list[Product]) -> list[Product]:
 
 
 def _replaced(step: Step) -> Step:
-    if not isinstance(step.operation, Operation) or step.operation.name not in _IN_BF16:
+    if not isinstance(step.operation, Operation) or step.operation.name not in _IN_BF16 or _is_grey(step):
         return step
     operation, with_scratch = _IN_BF16[step.operation.name]
     return replace(step, operation=operation, args=with_scratch(*step.args))
+
+
+def _is_grey(step: Step) -> bool:
+    """Whether this is the convolution of an image of one channel to no more than one vector of them."""
+    return step.operation is conv.forward and step.args[0].shape[-1] == 1 and step.args[1].shape[-1] <= LANES
 
 
 def _halves(size: int) -> Buffer:
