@@ -251,6 +251,7 @@ def peaks_cases(rng):
 
 def all_cases() -> list[Case]:
     """Each family draws from a generator of its own: a new case moves no other's numbers."""
+    from kernel_cases_bf16 import FAMILIES as OF_BF16
     from kernel_cases_layers import FAMILIES as OF_LAYERS
     from kernel_cases_norm import FAMILIES as OF_NORM
     from kernel_cases_pooled import FAMILIES as OF_POOLED
@@ -258,5 +259,5 @@ def all_cases() -> list[Case]:
     from kernel_cases_winograd import FAMILIES as OF_WINOGRAD
 
     own = conv_cases, linear_cases, elementwise_cases, pool_cases, batchnorm_cases, random_cases, training_cases
-    families = (*own, peaks_cases, *OF_LAYERS, *OF_TRAINING, *OF_WINOGRAD, *OF_POOLED, *OF_NORM)
+    families = (*own, peaks_cases, *OF_LAYERS, *OF_TRAINING, *OF_WINOGRAD, *OF_POOLED, *OF_NORM, *OF_BF16)
     return [case for family in families for case in family(np.random.default_rng(list(family.__name__.encode())))]

@@ -14,11 +14,12 @@ import corenet as package
 from corenet import datasets
 from corenet.datasets.idx import write_idx
 from corenet.datasets.images import save_image
+from corenet.kernels.backend import bf16_problem
 
 KEYS = {
     "train_accuracy", "test_accuracy", "test_loss", "epochs", "images_per_second", "seconds_total", "seconds_compile",
-    "seconds_to_first_step", "workers", "threads", "chunk", "kernels", "params_sha256", "seed", "model", "dataset",
-    "out",
+    "seconds_to_first_step", "workers", "threads", "chunk", "kernels", "precision", "params_sha256", "seed", "model",
+    "dataset", "out",
 }  # fmt: skip
 FILES = ["curves.png", "history.json", "model.safetensors"]
 QUICK = ("--epochs", 1, "--kernels", "numpy", "--workers", 2, "--share-cores")
@@ -215,10 +216,11 @@ def test_info_says_what_runs_and_why(tmp_path):
     assert found["libraries"]["numpy"] == np.__version__
     assert found["cores"] and found["cpu"]
     assert found["kernels"].startswith("Numba") and found["tile_rows"] >= 1
+    assert found["bf16"] == bf16_problem()
     assert found["datasets"].keys() == {"digits", "fashion-mnist", "fashion-mnist-subset"}
     assert found["extras"].keys() == {"images", "plot"}
     text = succeed("info", cwd=tmp_path)
-    for start in ("corenet ", "CPU ", "workers ", "kernels ", "tile ", "C library ", "C tile ", "cache ",
+    for start in ("corenet ", "CPU ", "workers ", "kernels ", "tile ", "bf16 ", "C library ", "C tile ", "cache ",
                   "BLAS ", "extras "):  # fmt: skip
         assert f"\n{start}" in f"\n{text}"
     assert found["cpu"] in text and found["cache"] in text

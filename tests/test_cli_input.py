@@ -64,6 +64,8 @@ CASES = {
     "train digits --lr inf": "--lr: expected a number above 0, got inf",
     "train digits --optimizer lamb": "--optimizer: expected adam or sgd, got 'lamb'",
     "train digits --kernels cuda": "kernels: expected one of 'auto', 'numba', 'numpy', 'c', ",
+    "train digits --precision half": "precision: expected one of 'float32', 'bf16', got 'half'",
+    "train digits --precision bf16 --kernels numpy": "only Numba's know bfloat16, got 'bf16' with kernels='numpy'",
     "train digits --model digits_cn": "Did you mean 'digits_cnn'?",
     "train digits --model keras_mnist": "images of digits for the model keras_mnist: expected 28×28×1, got 8×8×1",
     # corenet train: data

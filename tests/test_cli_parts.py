@@ -46,6 +46,7 @@ def test_the_workers_start_before_the_data_are_read(monkeypatch, tmp_path):
                 chunk="auto",
                 seed=0,
                 kernels="auto",
+                precision="float32",
                 share_cores=False,
                 out=tmp_path / "run",
                 overwrite=False,

@@ -3,6 +3,7 @@ other than this machine's: prints what was compiled, and a hash of all results.
 
     python tile_worker.py [rows]        features by NUMBA_CPU_NAME and NUMBA_CPU_FEATURES
     python tile_worker.py winograd      only that Winograd's kernels stay within their arrays
+    python tile_worker.py bf16          the same of those for bfloat16
 """
 
 import hashlib
@@ -13,6 +14,7 @@ import sys
 import numpy as np
 from grid import PRODUCTS, check_convolution, check_product, geometries
 from guarded import at_the_edge
+from kernel_cases_bf16 import FAMILIES as BF16
 from kernel_cases_winograd import winograd_cases
 
 from corenet.kernels import conv, linear, numba_backend
@@ -27,8 +29,16 @@ def run_at_the_edge(operation, args):
 
 
 def run_winograd_at_the_edge() -> None:
-    for case in winograd_cases(np.random.default_rng(0)):
-        run_at_the_edge(case.operation, [a.astype(np.float32) if isinstance(a, np.ndarray) else a for a in case.args])
+    run_cases_at_the_edge(winograd_cases)
+
+
+def run_cases_at_the_edge(*families) -> None:
+    for case in (case for family in families for case in family(np.random.default_rng(0))):
+        run_at_the_edge(case.operation, [a.astype(np.float32) if is_double(a) else a for a in case.args])
+
+
+def is_double(value) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == np.float64
 
 
 def run_tiles_at_the_edge() -> tuple[str, int]:
@@ -52,6 +62,9 @@ def run_tiles_at_the_edge() -> tuple[str, int]:
 def main() -> None:
     if sys.argv[1:] == ["winograd"]:
         run_winograd_at_the_edge()
+        return
+    if sys.argv[1:] == ["bf16"]:
+        run_cases_at_the_edge(*BF16)
         return
     if len(sys.argv) > 1:
         numba_backend.rows_for = lambda features, arch: int(sys.argv[1])  # type: ignore[assignment]

@@ -77,6 +77,9 @@ def train(
         str, typer.Option(metavar="auto|N", help="Images that go through the net together; part of the arithmetic.")
     ] = "auto",
     kernels: Kernels = "auto",
+    precision: Annotated[
+        str, typer.Option(metavar="float32|bf16", help="Of the operands of matrix products; sums are float32.")
+    ] = "float32",
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Run folder [default: runs/DATASET-MODEL-TIME]")
     ] = None,
@@ -109,6 +112,7 @@ def train(
             chunk=chunk,
             seed=seed,
             kernels=kernels,
+            precision=precision,
             share_cores=share_cores,
             out=out,
             overwrite=overwrite,

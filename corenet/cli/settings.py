@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .. import models, optim
 from ..errors import ConfigError
+from ..kernels import backend
 from ..train import Trainer
 from ..train.trainer import integer
 from . import options
@@ -29,6 +30,7 @@ class Settings:
     chunk: str
     seed: int
     kernels: str
+    precision: str
     share_cores: bool
     out: Path | None
     overwrite: bool
@@ -41,6 +43,7 @@ class Settings:
         options.count_or_auto("--workers", self.workers)
         options.count_or_auto("--chunk", self.chunk)
         integer("--seed", self.seed, least=0, most=2**63 - 1)
+        backend.check_precision(self.precision, self.kernels)
         if self.optimizer not in RATES:
             raise ConfigError("--optimizer", expected=" or ".join(RATES), got=repr(self.optimizer))
         if self.lr is not None:
@@ -69,4 +72,5 @@ class Settings:
             seed=self.seed,
             share_cores=self.share_cores,
             kernels=options.kernels(self.kernels),
+            precision=self.precision,
         )

@@ -76,6 +76,7 @@ def train(settings: Settings) -> None:
             "workers": watch.info.workers,
             "threads": watch.info.threads,
             "kernels": watch.info.kernels,
+            "precision": watch.info.precision,
             "params_sha256": trainer.params_sha256(),
             "out": str(out),
             "corenet": __version__,

@@ -19,6 +19,7 @@ from .buffer import Buffer, aligned, place_by_lifetime
 from .fusion import replace_runs
 from .layout import Layout
 from .plan import Meet, Merge, Parameter, Place, Plan, Plannable, Product, Statistic, Step, Tensor
+from .precision import batch_products_in_bf16, products_in_bf16
 from .rules import Tensors, check_gradients, check_outputs, check_parameters
 
 
@@ -246,7 +247,7 @@ class Planner:
         self.state_buffers.setdefault(name, []).append(buffer)
         return buffer
 
-    def finish(self, x: Tensor, y: Tensor, fuse: bool) -> Plan:
+    def finish(self, x: Tensor, y: Tensor, fuse: bool, precision: str) -> Plan:
         """Lay everything out. Raises LayerError for a layer that has left something out."""
         self._check()
         layout = Layout.of(self.state, self.dtype)
@@ -258,6 +259,10 @@ class Planner:
         forward, backward = self._forward, self._backward[::-1]
         if fuse:
             forward, backward = replace_runs(forward, backward)
+        products = self.products
+        if precision == "bf16" and self.dtype == np.float32:
+            forward, backward = products_in_bf16(forward), products_in_bf16(backward)
+            products = batch_products_in_bf16(products)
         lifetimes: dict[Buffer, tuple[int, int]] = {}
         for time, step in enumerate((*forward, *backward)):
             for root in (b.root for b in step.buffers()) if isinstance(step, Step) else ():
@@ -286,7 +291,7 @@ class Planner:
             training=self.training,
             forward=tuple(forward),
             backward=tuple(backward),
-            products=tuple(self.products),
+            products=tuple(products),
             merges=tuple(self.merges),
             layout=layout,
             initializers=self.initializers,
@@ -327,10 +332,12 @@ def make_plan(
     loss: Any = None,
     dtype: str = "float32",
     fuse: bool = True,
+    precision: str = "float32",
 ) -> Plan:
     """Plan a net for samples of input_shape, chunk at a time; with a loss for training, without for prediction.
 
     fuse: let faster steps take the place of some runs of steps (`fusion.py`).
+    precision: "bf16": products of matrices take operands of bfloat16 (`precision.py`), in plans of float32.
     Raises ShapeError naming the layer that does not fit.
     """
     builder = Planner(chunk, batch or chunk, loss is not None, dtype)
@@ -338,4 +345,4 @@ def make_plan(
     y = builder.plan("", net, x)
     if loss is not None:
         loss.plan(builder, y)
-    return builder.finish(x, y, fuse)
+    return builder.finish(x, y, fuse, precision)

@@ -15,6 +15,8 @@ from .operation import Operation
 
 NAMES = ("auto", "numba", "numpy", "c", *(f"c-{name}" for name in native.TILES), "null")
 
+PRECISIONS = ("float32", "bf16")
+
 
 @dataclass(frozen=True)
 class Backend:
@@ -48,6 +50,32 @@ def numba_problem() -> str | None:
     except Exception as error:  # a broken install raises all kinds of errors
         return f"Numba cannot be imported ({type(error).__name__}: {error})"
     return None if hasattr(numba, "njit") else "Numba is incomplete"
+
+
+def bf16_problem() -> str | None:
+    """Why precision "bf16" cannot be used here, or None."""
+    problem = numba_problem()
+    if problem is not None:
+        return problem
+    from .numba_backend import bf16_problem
+
+    return bf16_problem()
+
+
+def check_precision(precision: str, kernels: str) -> None:
+    """Raises ConfigError for a precision that these kernels, or this CPU, do not have."""
+    if precision not in PRECISIONS:
+        raise ConfigError("precision", expected="one of " + ", ".join(map(repr, PRECISIONS)), got=repr(precision))
+    if precision == "float32":
+        return
+    fix = "Use precision='float32'"
+    if kernels not in ("auto", "numba"):
+        expected = "'float32' with these kernels: only Numba's know bfloat16"
+        fix = "Use kernels='numba', or precision='float32'"
+        raise ConfigError("precision", expected=expected, got=f"{precision!r} with kernels={kernels!r}", fix=fix)
+    problem = bf16_problem()
+    if problem is not None:
+        raise ConfigError("precision='bf16'", expected="AVX512-BF16, for Numba's kernels", got=problem, fix=fix)
 
 
 def select(name: str = "auto", threads: int = 1) -> Backend:

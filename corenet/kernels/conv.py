@@ -170,22 +170,22 @@ def backward_weights_nest(n, x, dy, dw, stride, dilation, groups):
 
 
 @device
-def _border(filter_size, stride, dilation):
+def border(filter_size, stride, dilation):
     """Zeros needed before dy: how far the last filter element reaches back."""
     return (filter_size - 1) * dilation // stride
 
 
 @device
-def _bordered(size, outputs, filter_size, stride, padding, dilation):
+def bordered_size(size, outputs, filter_size, stride, padding, dilation):
     """Length of dy with its border of zeros on both sides."""
-    return _border(filter_size, stride, dilation) + max((size - 1 + padding) // stride + 1, outputs)
+    return border(filter_size, stride, dilation) + max((size - 1 + padding) // stride + 1, outputs)
 
 
 def backward_data_work(dx_shape, dy_shape, w_shape, stride, padding, dilation) -> int:
     """Floats of scratch that backward_data needs: a chunk of dy with a border of zeros, and the turned filters."""
     total = dx_shape[0] * dy_shape[4]
     for a in range(3):
-        total *= _bordered(dx_shape[1 + a], dy_shape[1 + a], w_shape[a], stride[a], padding[a], dilation[a])
+        total *= bordered_size(dx_shape[1 + a], dy_shape[1 + a], w_shape[a], stride[a], padding[a], dilation[a])
     return total + math.prod(w_shape)
 
 
@@ -220,76 +220,99 @@ def _phase(phase, filter_size, stride, dilation, element, reach):
     return count
 
 
+@device
+def phase_rows(phase, dx_shape, bordered, stride, padding, before, a_row, c_row):
+    """Where each pixel of dx of a phase starts in dy with its border, of these sizes and with that much before it, and
+    in dx; how many there are."""
+    K, C = bordered[3], dx_shape[4]
+    pixels = 0
+    for d in range((phase[0] - padding[0]) % stride[0], dx_shape[1], stride[0]):
+        for h in range((phase[1] - padding[1]) % stride[1], dx_shape[2], stride[1]):
+            for v in range((phase[2] - padding[2]) % stride[2], dx_shape[3], stride[2]):
+                o = (d + padding[0] - phase[0]) // stride[0] + before[0]
+                p = (h + padding[1] - phase[1]) // stride[1] + before[1]
+                q = (v + padding[2] - phase[2]) // stride[2] + before[2]
+                a_row[pixels] = ((o * bordered[1] + p) * bordered[2] + q) * K
+                c_row[pixels] = ((d * dx_shape[2] + h) * dx_shape[3] + v) * C
+                pixels += 1
+    for m in range(pixels, a_row.shape[0]):  # tables are read beyond their end
+        a_row[m], c_row[m] = a_row[max(0, pixels - 1)], c_row[max(0, pixels - 1)]
+    return pixels
+
+
+@device
+def phase_taps(phase, w, bordered, stride, dilation, groups, a_tap, turned):
+    """Where each tap of a phase starts in dy with its border, and its filter elements, turned round: (t, k, c).
+
+    How many taps there are, and the steps of each.
+    """
+    F, R, S, inputs, K = w.shape
+    outputs, C = K // groups, inputs * groups
+    elements = np.empty((3, max(F, R, S)), np.int64)
+    reach = np.empty((3, max(F, R, S)), np.int64)
+    depths = _phase(phase[0], F, stride[0], dilation[0], elements[0], reach[0])
+    lines = _phase(phase[1], R, stride[1], dilation[1], elements[1], reach[1])
+    columns = _phase(phase[2], S, stride[2], dilation[2], elements[2], reach[2])
+    # Filter columns from last to first are neighbours in dy, from left to right, where the reach grows by one.
+    whole_rows = groups == 1 and columns > 0 and reach[2, columns - 1] - reach[2, 0] == columns - 1
+    for t in range(depths * lines * columns):
+        line, column = t // columns, columns - 1 - t % columns
+        f, r, s = elements[0, line // lines], elements[1, line % lines], elements[2, column]
+        back = (reach[0, line // lines] * bordered[1] + reach[1, line % lines]) * bordered[2] + reach[2, column]
+        if not whole_rows or t % columns == 0:
+            a_tap[line if whole_rows else t] = -back * K
+        for k in range(outputs):
+            for g in range(groups):
+                for c in range(inputs):
+                    turned[(t * outputs + k) * C + g * inputs + c] = w[f, r, s, c, g * outputs + k]
+    return (depths * lines, columns * K) if whole_rows else (depths * lines * columns, outputs)
+
+
+@device
+def borders(dx_shape, dy_shape, w_shape, stride, padding, dilation):
+    """The sizes of dy with its border of zeros (with K), and how much of it lies before."""
+    front = border(w_shape[0], stride[0], dilation[0])
+    top = border(w_shape[1], stride[1], dilation[1])
+    left = border(w_shape[2], stride[2], dilation[2])
+    depth = bordered_size(dx_shape[1], dy_shape[1], w_shape[0], stride[0], padding[0], dilation[0])
+    height = bordered_size(dx_shape[2], dy_shape[2], w_shape[1], stride[1], padding[1], dilation[1])
+    width = bordered_size(dx_shape[3], dy_shape[3], w_shape[2], stride[2], padding[2], dilation[2])
+    return (depth, height, width, dy_shape[4]), (front, top, left)
+
+
 @backward_data.nest
 def backward_data_nest(n, dy, w, dx, stride, padding, dilation, groups, work):
     # A pixel of dx meets only the filter elements of its own phase modulo the stride, so each phase is a small dense
     # correlation of dy: nothing is multiplied by the zeros of a dilated dy.
-    D, H, W, C = dx.shape[1], dx.shape[2], dx.shape[3], dx.shape[4]
-    F, R, S, inputs, K = w.shape
-    O, P, Q = dy.shape[1], dy.shape[2], dy.shape[3]  # noqa: E741
-    outputs = K // groups
-    front = _border(F, stride[0], dilation[0])
-    top = _border(R, stride[1], dilation[1])
-    left = _border(S, stride[2], dilation[2])
-    depth = _bordered(D, O, F, stride[0], padding[0], dilation[0])
-    height = _bordered(H, P, R, stride[1], padding[1], dilation[1])
-    width = _bordered(W, Q, S, stride[2], padding[2], dilation[2])
-    image = depth * height * width * K
+    C, K, inputs, outputs = dx.shape[4], w.shape[4], w.shape[3], w.shape[4] // groups
+    P, Q = dy.shape[2], dy.shape[3]
+    sizes, before = borders(dx.shape, dy.shape, w.shape, stride, padding, dilation)
+    lines, image = dy.shape[1] * P, sizes[0] * sizes[1] * sizes[2] * K
     bordered = work[: n * image]
-    turned = work[work.shape[0] - F * R * S * inputs * K :]
+    turned = work[work.shape[0] - w.size :]
     flat_dy = dy.reshape(-1)
     for i in prange(n):
         image_of_zeros = bordered[i * image : (i + 1) * image]
         for j in range(image):
             image_of_zeros[j] = 0
-        for line in range(O * P):
-            start = i * image + ((line // P + front) * height + line % P + top) * width * K + left * K
-            source = flat_dy[(i * O * P + line) * Q * K : (i * O * P + line + 1) * Q * K]
-            target = bordered[start : start + Q * K]
+        for line in range(lines):
+            place = ((line // P + before[0]) * sizes[1] + line % P + before[1]) * sizes[2] + before[2]
+            source = flat_dy[(i * lines + line) * Q * K : (i * lines + line + 1) * Q * K]
+            target = bordered[i * image + place * K : i * image + (place + Q) * K]
             for j in range(Q * K):
                 target[j] = source[j]
     flat_dx, zeros = dx.reshape(-1), np.zeros(LANES, np.float32)
-    pixels_all = D * H * W
+    pixels_all = dx.shape[1] * dx.shape[2] * dx.shape[3]
     a_row = np.empty(pixels_all + 2 * ROWS, np.int64)
     c_row = np.empty(pixels_all + 2 * ROWS, np.int64)
-    a_tap = np.empty(F * R * S, np.int64)
-    b_tap = np.empty(F * R * S, np.int64)
-    elements = np.empty((3, max(F, R, S)), np.int64)
-    reach = np.empty((3, max(F, R, S)), np.int64)
-    for phase in range(stride[0] * stride[1] * stride[2]):
-        d0, h0, v0 = phase // (stride[1] * stride[2]), phase // stride[2] % stride[1], phase % stride[2]
-        depths = _phase(d0, F, stride[0], dilation[0], elements[0], reach[0])
-        lines = _phase(h0, R, stride[1], dilation[1], elements[1], reach[1])
-        columns = _phase(v0, S, stride[2], dilation[2], elements[2], reach[2])
-        pixels = 0
-        for d in range((d0 - padding[0]) % stride[0], D, stride[0]):
-            for h in range((h0 - padding[1]) % stride[1], H, stride[1]):
-                for v in range((v0 - padding[2]) % stride[2], W, stride[2]):
-                    o = (d + padding[0] - d0) // stride[0] + front
-                    p = (h + padding[1] - h0) // stride[1] + top
-                    q = (v + padding[2] - v0) // stride[2] + left
-                    a_row[pixels] = ((o * height + p) * width + q) * K
-                    c_row[pixels] = ((d * H + h) * W + v) * C
-                    pixels += 1
-        for m in range(pixels, pixels + 2 * ROWS):
-            a_row[m], c_row[m] = a_row[max(0, pixels - 1)], c_row[max(0, pixels - 1)]
-        # Filter columns from last to first are neighbours in dy, from left to right, where the reach grows by one.
-        whole_rows = groups == 1 and columns > 0 and reach[2, columns - 1] - reach[2, 0] == columns - 1
-        taps = depths * lines * columns
-        for t in range(taps):
-            line, column = t // columns, columns - 1 - t % columns
-            f, r, s = elements[0, line // lines], elements[1, line % lines], elements[2, column]
-            back = (reach[0, line // lines] * height + reach[1, line % lines]) * width + reach[2, column]
-            tap = line if whole_rows else t
-            if not whole_rows or t % columns == 0:
-                a_tap[tap] = -back * K
-                b_tap[tap] = t * outputs * C
-            for k in range(outputs):
-                for g in range(groups):
-                    for c in range(inputs):
-                        turned[(t * outputs + k) * C + g * inputs + c] = w[f, r, s, c, g * outputs + k]
-        used = depths * lines if whole_rows else taps
-        length = columns * K if whole_rows else outputs
+    a_tap = np.empty(w.shape[0] * w.shape[1] * w.shape[2], np.int64)
+    b_tap = np.empty(w.shape[0] * w.shape[1] * w.shape[2], np.int64)
+    for number in range(stride[0] * stride[1] * stride[2]):
+        phase = number // (stride[1] * stride[2]), number // stride[2] % stride[1], number % stride[2]
+        pixels = phase_rows(phase, dx.shape, sizes, stride, padding, before, a_row, c_row)
+        used, length = phase_taps(phase, w, sizes, stride, dilation, groups, a_tap, turned)
+        for t in range(used):
+            b_tap[t] = t * length * C
         for i in prange(n):
             for m in range(0, pixels, ROWS):
                 rows = min(ROWS, pixels - m)

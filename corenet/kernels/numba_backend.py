@@ -22,6 +22,8 @@ import llvmlite.binding
 import numba
 from numba.core import config
 
+from .bf16_tile import bf16_tile, make_bf16_tile
+from .bfloat16 import FEATURE, make_pair_rows, make_round_row, pair_rows, round_row
 from .c_tile import linked, make_c_tile
 from .max_tile import make_max_tile, max_tile
 from .operation import Operation
@@ -63,8 +65,23 @@ def _tile(near: bool, c_tile: str | None):
 
 _patch = cache(make_patch)
 _row_pass = cache(make_row_pass)
-_sparse_tile = cache(make_sparse_tile)
-_max_tile = cache(make_max_tile)
+# What takes the place of a plain function in nests, made when the first nest that calls it is compiled.
+_MADE: dict[Callable, Callable] = {
+    sparse_tile: cache(make_sparse_tile),
+    max_tile: cache(make_max_tile),
+    bf16_tile: cache(make_bf16_tile),
+    round_row: cache(make_round_row),
+    pair_rows: cache(make_pair_rows),
+}
+_IN_BF16 = bf16_tile, round_row, pair_rows
+
+
+def cpu_features() -> str:
+    """What code may use, as LLVM writes it ("+avx2,…"): NUMBA_CPU_FEATURES, or what this CPU has."""
+    features = config.CPU_FEATURES  # type: ignore[attr-defined]
+    if features is None:
+        features = ",".join(f"+{name}" for name, on in llvmlite.binding.get_host_cpu_features().items() if on)
+    return features
 
 
 @cache
@@ -72,10 +89,25 @@ def tile_rows(c_tile: str | None = None) -> int:
     """Rows of the register tile on this CPU: Numba's, or the C library's of that name."""
     if c_tile:
         return linked(c_tile).rows
-    features = config.CPU_FEATURES  # type: ignore[attr-defined]
-    if features is None:
-        features = ",".join(f"+{name}" for name, on in llvmlite.binding.get_host_cpu_features().items() if on)
-    return rows_for(features, platform.machine())
+    return rows_for(cpu_features(), platform.machine())
+
+
+def bf16_problem() -> str | None:
+    """Why there is no code for bfloat16 here, or None."""
+    if f"+{FEATURE}" in cpu_features().split(","):
+        return None
+    if platform.machine() in ("aarch64", "arm64"):
+        return "an Arm CPU, whose instructions for bfloat16 corenet does not use yet"
+    chosen = config.CPU_FEATURES is not None  # type: ignore[attr-defined]
+    return "NUMBA_CPU_FEATURES or NUMBA_CPU_NAME without it" if chosen else "a CPU without it"
+
+
+def _made(function: Callable) -> Callable:
+    """What takes the place of one of _MADE. Raises LookupError where LLVM could only end the process."""
+    problem = bf16_problem() if function in _IN_BF16 else None
+    if problem is not None:
+        raise LookupError(f"{function.__name__} needs AVX512-BF16, here is {problem}")
+    return _MADE[function]()
 
 
 @cache
@@ -101,8 +133,8 @@ def _rebuild(function: Callable, name: str, c_tile: str | None) -> Callable:
             names[key] = numba.prange
         elif value in (tile, near_tile):
             names[key] = _tile(value is near_tile, c_tile)
-        elif value in (sparse_tile, max_tile):
-            names[key] = _sparse_tile() if value is sparse_tile else _max_tile()
+        elif isinstance(value, types.FunctionType) and value in _MADE:
+            names[key] = _made(value)
         elif isinstance(value, Patch):
             names[key] = _patch(value)
         elif isinstance(value, RowPass):

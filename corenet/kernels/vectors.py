@@ -52,32 +52,35 @@ class Vectors:
         """a·b + c, rounded once where the CPU can."""
         return self.builder.call(self.function(f"llvm.fmuladd.v{self.lanes}f32", *[self.kind] * 4), [a, b, c])
 
-    def load(self, place: Any) -> Any:
-        """The numbers there; lanes that are not there are neither read nor anything but 0."""
+    def load(self, place: Any, align: int | None = None) -> Any:
+        """The numbers there; lanes that are not there are neither read nor anything but 0.
+
+        align: what the address is a multiple of; None: an element's bytes.
+        """
         from llvmlite import ir
 
         kind = ir.VectorType(place.type.pointee, self.lanes)
         place = self.builder.bitcast(place, kind.as_pointer())
         if self._mask is None:
-            return self.builder.load(place, align=_bytes(kind))
+            return self.builder.load(place, align=align or _bytes(kind))
         kinds = kind, place.type, ir.IntType(32), self._mask.type, kind
         masked = self.function(f"llvm.masked.load.{_name(kind)}.p0", *kinds)
-        return self.builder.call(masked, [place, self._align(kind), self._mask, ir.Constant(kind, None)])
+        return self.builder.call(masked, [place, self._align(kind, align), self._mask, ir.Constant(kind, None)])
 
-    def store(self, value: Any, place: Any) -> None:
-        """Write the lanes that are there."""
+    def store(self, value: Any, place: Any, align: int | None = None) -> None:
+        """Write the lanes that are there; align as in `load`."""
         from llvmlite import ir
 
         place = self.builder.bitcast(place, value.type.as_pointer())
         if self._mask is None:
-            self.builder.store(value, place, align=_bytes(value.type))
+            self.builder.store(value, place, align=align or _bytes(value.type))
             return
         kinds = ir.VoidType(), value.type, place.type, ir.IntType(32), self._mask.type
         masked = self.function(f"llvm.masked.store.{_name(value.type)}.p0", *kinds)
-        self.builder.call(masked, [value, place, self._align(value.type), self._mask])
+        self.builder.call(masked, [value, place, self._align(value.type, align), self._mask])
 
     @staticmethod
-    def _align(kind: Any) -> Any:
+    def _align(kind: Any, align: int | None) -> Any:
         from llvmlite import ir
 
-        return ir.Constant(ir.IntType(32), _bytes(kind))
+        return ir.Constant(ir.IntType(32), align or _bytes(kind))

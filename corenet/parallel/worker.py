@@ -131,11 +131,11 @@ class Worker:
 
     def do_prepare_training(
         self, *, net: dict, input_shape: list[int], loss: dict, optimizer: dict, chunk: int, batch: int, strategy: str,
-        balance: str, source: str, scaling: list, fuse: bool,
+        balance: str, source: str, scaling: list, fuse: bool, precision: str,
     ) -> None:  # fmt: skip
         """Plan and bind the training of a net; the state and batch segments are there."""
         arrays = self.arrays()
-        plan = self._plan(net, input_shape, chunk, batch, loss, fuse)
+        plan = self._plan(net, input_shape, chunk, batch, loss, fuse, precision)
 
         def bind(rank: int, workers: int) -> Sync:
             what = plan, optim.build(optimizer), arrays, np.dtype(source), scaling
@@ -146,19 +146,22 @@ class Worker:
         self.uncompiled += bind(0, 1).calls()  # a single worker needs all that any needs: the same list for every one
 
     def do_prepare_prediction(
-        self, *, net: dict, input_shape: list[int], chunk: int, source: str, scaling: list, fuse: bool
+        self, *, net: dict, input_shape: list[int], chunk: int, source: str, scaling: list, fuse: bool, precision: str
     ) -> None:
         """Plan and bind prediction for images stored as `source`."""
-        plan = self._plan(net, input_shape, chunk, chunk, None, fuse)
+        plan = self._plan(net, input_shape, chunk, chunk, None, fuse, precision)
         arrays = self.arrays()
         state = arrays["average"] if arrays["average"].size else arrays["state"]
         runner = self.predictors[source] = ChunkRunner(plan, state, {}, np.dtype(source), scaling)
         self.unlinked += runner.calls()
         self.uncompiled += runner.calls()
 
-    def _plan(self, net: dict, input_shape: list[int], chunk: int, batch: int, loss: dict | None, fuse: bool) -> Plan:
+    def _plan(
+        self, net: dict, input_shape: list[int], chunk: int, batch: int, loss: dict | None, fuse: bool, precision: str
+    ) -> Plan:
         layers, of_loss = build(net, self.user_layers), build_loss(loss) if loss else None
-        return make_plan(layers, tuple(input_shape), chunk, batch, loss=of_loss, fuse=fuse)
+        shape = tuple(input_shape)
+        return make_plan(layers, shape, chunk, batch, loss=of_loss, fuse=fuse, precision=precision)
 
     def do_compile(self) -> None:
         """Compile this worker's share of the kernels; the others find them in the cache on disk."""

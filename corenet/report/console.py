@@ -73,7 +73,8 @@ class ConsoleReport(Callback):
         self._info, self._begin, self._first_epoch = info, monotonic(), 0
         usable = len(usable_cpus())
         self.field("machine", f"{cpu_model()}, {usable} usable core{'' if usable == 1 else 's'}")
-        self.field("kernels", info.kernels)
+        bf16 = ", matrix products in bfloat16" if info.precision == "bf16" else ""
+        self.field("kernels", info.kernels + bf16)
         self.field("workers", info.layout)
         self.field("data", f"{info.data}, {info.samples:,} images to train on")
         self.field("model", f"{self.model}, {info.parameters:,} parameters")

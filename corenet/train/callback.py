@@ -20,6 +20,7 @@ class RunInfo:
     layout: str  # the cores chosen, and why
     kernels: str  # which kernels run, and why
     parameters: int
+    precision: str = "float32"  # of the operands of matrix products
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class PrintEpochs(Callback):
     """A line for data and layout and one for each epoch, on standard output."""
 
     def on_start(self, info: RunInfo) -> None:
-        print(f"{info.data}: {info.samples:,} images; {info.layout}; {info.kernels}", flush=True)
+        kernels = info.kernels if info.precision == "float32" else f"{info.kernels}, {info.precision}"
+        print(f"{info.data}: {info.samples:,} images; {info.layout}; {kernels}", flush=True)
 
     def on_epoch(self, record: dict[str, Any], epochs: int) -> None:
         print(epoch_line(record, epochs), flush=True)

@@ -53,9 +53,11 @@ class Session:
         scaling: Scaling,
         begin: Snapshot,
         fuse: bool,
+        precision: str,
     ):
         self.crew, self.net, self.loss, self.optimizer = crew, net, loss, optimizer
-        self._model = {"net": describe(net), "input_shape": input_shape, "scaling": scaling, "fuse": fuse}
+        how = {"fuse": fuse, "precision": precision}
+        self._model = {"net": describe(net), "input_shape": input_shape, "scaling": scaling, **how}
         self._input_shape = input_shape
         self._prepared: set[tuple] = set()
         self._data: dict[int, Dataset] = {}

@@ -53,6 +53,8 @@ class Trainer:
         kernels: "auto", "numba", "numpy" or "c", which is Numba's loop nests on the C library's tile; "c-avx2" and the
             like choose its instruction set, for comparisons; "null" computes nothing, to measure all else.
         fuse: let faster steps take the place of some runs of steps (`engine/fusion.py`); False, to compare.
+        precision: "float32", or "bf16": operands of matrix products are rounded to bfloat16, sums and everything else
+            stay float32 (docs/precision.md). Needs kernels "auto" or "numba" and a CPU with AVX512-BF16.
 
     Raises ConfigError for settings that are not possible.
     """
@@ -72,6 +74,7 @@ class Trainer:
         share_cores: bool = False,
         kernels: str = "auto",
         fuse: bool = True,
+        precision: str = "float32",
     ):
         check_may_have_workers()
         if not isinstance(net, Layer):
@@ -82,6 +85,7 @@ class Trainer:
         check_arguments(net)
         _one_of("strategy", strategy, STRATEGIES)
         _one_of("kernels", kernels, backend.NAMES)
+        backend.check_precision(precision, kernels)
         get_balancer(balance)
         self.net = net
         self.optimizer = copy.deepcopy(optimizer or optim.Adam(1e-3))  # schedules may change while they are followed
@@ -92,7 +96,7 @@ class Trainer:
         self.layout = plan_layout(workers, threads, share_cores)
         self.chunk: int | Literal["auto"] = "auto" if chunk == "auto" else integer("chunk", chunk)
         self.strategy, self.balance, self.kernels = strategy, balance, kernels
-        self.fuse = bool(fuse)
+        self.fuse, self.precision = bool(fuse), precision
         self.seed = integer("seed", seed, least=0, most=2**63 - 1)
         self.epochs_done = 0
         self.classes: tuple[str, ...] = ()
@@ -167,6 +171,7 @@ class Trainer:
             layout=self.layout.reason,
             kernels=session.crew.backend_reason,
             parameters=plan.layout.parameter_count(),
+            precision=self.precision,
         )
         for callback in callbacks:
             callback.on_start(info)
@@ -340,7 +345,7 @@ class Trainer:
             assert self._input_shape is not None
             crew.wait_started()
             model = self.net, self.loss, self.optimizer, self._input_shape, self._scaling
-            self._session = Session(crew, *model, self._saved(), self.fuse)
+            self._session = Session(crew, *model, self._saved(), self.fuse, self.precision)
         return self._session
 
     def _current_state(self) -> np.ndarray:
