@@ -5,10 +5,11 @@ import pytest
 from nets import Chunk, ended, run_together
 
 from corenet.engine import initial_state, make_plan
+from corenet.kernels import elementwise
 from corenet.kernels.backend import numba_problem, select
 from corenet.nn import AvgPool2d, BatchNorm1d, BatchNorm2d, Conv2d, CrossEntropy, Flatten, Identity, Linear
 
-from corenet.nn import MaxPool2d, ReLU, Residual, Sequential  # isort: skip
+from corenet.nn import Layer, MaxPool2d, ReLU, Residual, Sequential  # isort: skip
 
 IMAGE = (6, 5, 2)
 NORM, ADD = "batchnorm_relu.normalise", "batchnorm_relu.normalise_add"
@@ -23,6 +24,26 @@ def same(channels=6, inputs=None):
 def block(sync=False, shortcut=None):
     norm = BatchNorm2d(6, sync=sync)
     return Residual(Sequential(same(), BatchNorm2d(6, sync=sync), ReLU(), same(), norm), shortcut), ReLU()
+
+
+class NormTwice(Layer):
+    """relu(norm(x) + x) + norm(x)."""
+
+    def __init__(self):
+        self.norm = BatchNorm2d(6)
+
+    def plan(self, p, x):
+        to_norm, x = p.fan_out(x, 2)
+        first, second = p.fan_out(p.child("norm", self.norm, to_norm), 2)
+        return self.sum(p, p.child("relu", ReLU(), self.sum(p, first, x)), second)
+
+    @staticmethod
+    def sum(p, a, b):
+        y = p.activation(a.shape)
+        p.forward(elementwise.add, p.flat(a.data), p.flat(b.data), p.flat(y.data))
+        p.share_gradient(a, y)
+        p.share_gradient(b, y)
+        return y
 
 
 def projection(sync=False):
@@ -56,6 +77,7 @@ LEFT_ALONE = {
     "a ReLU elsewhere": [same(6, 2), BatchNorm2d(6), MaxPool2d(2), ReLU()],
     "something in between": [same(6, 2), BatchNorm2d(6), AvgPool2d(2), ReLU()],
     "something else": [same(6, 2), BatchNorm2d(6), same()],
+    "another reader of the norm, after the sum": [same(6, 2), NormTwice()],
     "a sum without ReLU": [same(6, 2), Residual(BatchNorm2d(6)), same()],
     "another reader of the sum": [same(6, 2), Residual(BatchNorm2d(6)), Residual(ReLU())],
     "a shortcut in between": [same(6, 2), Residual(BatchNorm2d(6), same()), ReLU()],
