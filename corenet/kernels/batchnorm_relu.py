@@ -58,8 +58,9 @@ def gradients(x, dy, mean, scale, shift, slope, less):
 @operation
 def normalise(n, x, gamma, beta, mean, rstd, y):
     """`batchnorm.normalise`, then the ReLU."""
-    batchnorm.normalise(n, x, gamma, beta, mean, rstd, y)
-    elementwise.relu_forward(n, y, y)
+    before = np.empty_like(x[:n])
+    batchnorm.normalise(n, x, gamma, beta, mean, rstd, before)
+    elementwise.relu_forward(n, before, y)
 
 
 @normalise.nest
@@ -73,9 +74,10 @@ def normalise_nest(n, x, gamma, beta, mean, rstd, y):
 @operation
 def normalise_add(n, x, shortcut, gamma, beta, mean, rstd, y):
     """`batchnorm.normalise`, then the sum with `shortcut`, then the ReLU."""
-    batchnorm.normalise(n, x, gamma, beta, mean, rstd, y)
-    elementwise.add(n, y, shortcut, y)
-    elementwise.relu_forward(n, y, y)
+    normalised, total = np.empty_like(x[:n]), np.empty_like(x[:n])
+    batchnorm.normalise(n, x, gamma, beta, mean, rstd, normalised)
+    elementwise.add(n, normalised, shortcut, total)
+    elementwise.relu_forward(n, total, y)
 
 
 @normalise_add.nest
@@ -89,7 +91,7 @@ def normalise_add_nest(n, x, shortcut, gamma, beta, mean, rstd, y):
 @operation
 def measure_gradients(n, x, dy, gamma, beta, mean, rstd, dgamma, dbeta, means, work):
     """`batchnorm.measure_gradients` of dy behind the ReLU; means: None where the chunk's are not wanted."""
-    y, before = np.empty_like(x), np.empty_like(x)
+    y, before = np.empty_like(x[:n]), np.empty_like(x[:n])
     batchnorm.normalise(n, x, gamma, beta, mean, rstd, y)
     elementwise.relu_backward(n, y, dy, before)
     batchnorm.measure_gradients(n, x, before, mean, rstd, dgamma, dbeta, means, work)
@@ -113,7 +115,7 @@ def measure_gradients_add(n, x, y, dy, more, mean, rstd, masked, dgamma, dbeta, 
     """masked = dy + more where y > 0, else 0, and `batchnorm.measure_gradients` of that; more, means: or None."""
     total = dy
     if more is not None:
-        total = np.empty_like(dy)
+        total = np.empty_like(dy[:n])
         elementwise.add(n, dy, more, total)
     elementwise.relu_backward(n, y, total, masked)
     batchnorm.measure_gradients(n, x, masked, mean, rstd, dgamma, dbeta, means, work)
@@ -140,7 +142,7 @@ def measure_gradients_add_nest(n, x, y, dy, more, mean, rstd, masked, dgamma, db
 @operation
 def backward(n, x, dy, gamma, beta, mean, rstd, means, dx):
     """`batchnorm.backward` of dy behind the ReLU."""
-    y, before = np.empty_like(x), np.empty_like(x)
+    y, before = np.empty_like(x[:n]), np.empty_like(x[:n])
     batchnorm.normalise(n, x, gamma, beta, mean, rstd, y)
     elementwise.relu_backward(n, y, dy, before)
     batchnorm.backward(n, x, before, gamma, mean, rstd, means, dx)
