@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from nets import Chunk, ended
 
-from corenet import optim
+from corenet import nn, optim
 from corenet.engine import initial_state, make_plan
 from corenet.kernels.backend import numba_problem, select
 from corenet.nn import AvgPool2d, Concat, Conv1d, Conv2d, CrossEntropy, Dropout, Identity, MaxPool1d, MaxPool2d, ReLU
@@ -143,3 +143,25 @@ def test_the_trainer_can_leave_it(trainer):
     assert loss == same_loss and sha != other_sha
     for name, value in expected.items():
         np.testing.assert_allclose(weights[name], value, rtol=1e-4, atol=1e-5)
+
+
+class Early(nn.Layer):
+    """Returns what its child ReLU reads, or what it writes before a pool: neither may vanish."""
+
+    def __init__(self, kind: str):
+        self.kind = kind
+
+    def plan(self, p, x):
+        if self.kind == "norm":
+            y = p.child("norm", nn.BatchNorm2d(3), x)
+            p.child("relu", ReLU(), y)
+        else:
+            y = p.child("relu", ReLU(), x)
+            p.child("pool", MaxPool2d(2), y)
+        return y
+
+
+@pytest.mark.parametrize("kind", ["norm", "pool"])
+def test_the_output_of_a_prediction_is_kept(kind):
+    plans = [make_plan(Sequential(Conv2d(1, 3, 3), Early(kind)), IMAGE, 2, fuse=fuse) for fuse in (True, False)]
+    assert names(plans[0]) == names(plans[1])

@@ -25,11 +25,17 @@ from .plan import Meet, Step
 Steps = list[Step | Meet]
 
 
-def replace_runs(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
-    """The steps, in order of running, with every pattern replaced."""
+def replace_runs(forward: Steps, backward: Steps, output: Buffer) -> tuple[Steps, Steps]:
+    """The steps, in order of running, with every pattern replaced; `output` is read when they are done."""
+    reader = Step(_read_output, (output,))
+    forward = [*forward, reader]
     for rule in (_relu_in_norm, _relu_in_norm_and_add, _pool_before_relu, _bias_behind_pool, _gradients_of_winners):
         forward, backward = rule(forward, backward)
-    return forward, backward
+    return [step for step in forward if step is not reader], backward
+
+
+def _read_output(n: int, output: np.ndarray) -> None:
+    """Stands among the steps for who reads the net's output; it never runs."""
 
 
 def _runs(steps: Steps, *operations: Operation) -> Iterator[tuple[Step, ...]]:
@@ -51,8 +57,12 @@ def _replaced(steps: Steps, changes: dict[int, list[Step]]) -> Steps:
     return [new for step in steps for new in changes.get(id(step), [step])]
 
 
-def _like(buffer: Buffer, shape: tuple[int, ...]) -> Buffer:
-    return Buffer(shape, buffer.dtype.str, "arena")
+def _new(like: Buffer, shape: tuple[int, ...], step: Step) -> Buffer:
+    """Another buffer of the layer whose step that is."""
+    buffer = Buffer(shape, like.dtype.str, "arena")
+    if step.layer is not None:
+        step.layer.buffers.append(buffer)
+    return buffer
 
 
 def _relu_in_norm(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
@@ -134,7 +144,7 @@ def _pool_before_relu(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
             continue
         if back and len(_users(backward, back[0].args[1])) != 2:  # its gradient comes from the pool alone
             continue
-        pooled, flat = _like(z, z.shape), (z.shape[0], int(np.prod(z.shape[1:])))
+        pooled, flat = _new(z, z.shape, pooling), (z.shape[0], int(np.prod(z.shape[1:])))
         image = x.reshape(between.shape)
         forward = _replaced(forward, {
             id(relu): [Step(pool.max_forward, (image, pooled, which, *how), pooling.layer)],
@@ -145,7 +155,7 @@ def _pool_before_relu(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
         dx = back[0].args[2]
         (unpool,) = (step for step in _users(backward, which) if step.operation is pool.max_backward)
         dz = unpool.args[0]
-        gradient = _like(dz, dz.shape)
+        gradient = _new(dz, dz.shape, pooling)
         relu_args = z.reshape(flat), dz.reshape(flat), gradient.reshape(flat)
         backward = _replaced(backward, {
             id(unpool): [Step(elementwise.relu_backward, relu_args, relu.layer)],
@@ -187,7 +197,7 @@ def _gradients_of_winners(forward: Steps, backward: Steps) -> tuple[Steps, Steps
             elif step.operation is conv.backward_data:
                 _, _, dx, _, padding, *_ = step.args
                 size = pooled_conv.backward_data_work(dx.shape, dz.shape, w.shape, stride, padding, *how)
-                work = _like(dx, (size,))
+                work = _new(dx, (size,), step)
                 sizes = y.shape[1:4]
                 args = (dz, which, w, dx, sizes, stride, padding, *how, work)
                 operation = pooled_conv.backward_data

@@ -258,7 +258,7 @@ class Planner:
         panels = self._stack([panel for product in self.products for panel in (product.x, product.dy)])
         forward, backward = self._forward, self._backward[::-1]
         if fuse:
-            forward, backward = replace_runs(forward, backward)
+            forward, backward = replace_runs(forward, backward, y.data)
         products = self.products
         if precision == "bf16" and self.dtype == np.float32:
             forward, backward = products_in_bf16(forward), products_in_bf16(backward)
