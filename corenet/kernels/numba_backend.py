@@ -23,6 +23,7 @@ import numba
 from numba.core import config
 
 from .c_tile import linked, make_c_tile
+from .channel_tile import channel_sums, channel_tile, make_channel_sums, make_channel_tile
 from .max_tile import make_max_tile, max_tile
 from .operation import Operation
 from .patch import Patch, make_patch
@@ -63,6 +64,8 @@ def _tile(near: bool, c_tile: str | None):
 _patch = cache(make_patch)
 _sparse_tile = cache(make_sparse_tile)
 _max_tile = cache(make_max_tile)
+_channel_tile = cache(make_channel_tile)
+_channel_sums = cache(make_channel_sums)
 
 
 @cache
@@ -101,6 +104,8 @@ def _rebuild(function: Callable, name: str, c_tile: str | None) -> Callable:
             names[key] = _tile(value is near_tile, c_tile)
         elif value in (sparse_tile, max_tile):
             names[key] = _sparse_tile() if value is sparse_tile else _max_tile()
+        elif value in (channel_tile, channel_sums):
+            names[key] = (_channel_tile if value is channel_tile else _channel_sums)(tile_rows())
         elif isinstance(value, Patch):
             names[key] = _patch(value)
         elif getattr(value, "is_device", False):
