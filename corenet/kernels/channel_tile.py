@@ -68,6 +68,13 @@ class _Code:
             pointer = self.builder.gep(pointer, [offset])
         return pointer
 
+    def opaque(self, value):
+        """The same integer, of which LLVM knows nothing: else it would step a pointer for each row of a tile through
+        a loop, in memory since registers do not suffice, instead of adding one offset to all."""
+        from llvmlite import ir
+
+        return self.builder.asm(ir.FunctionType(self.i64, [self.i64]), "", "=r,0", [value], side_effect=False)
+
     def less(self, a, b):
         return self.builder.icmp_signed("<", a, b)
 
@@ -119,7 +126,8 @@ def make_channel_tile(rows: int):
         def some(v, p0, height):
             """Pixels p0 … p0 + height."""
             pixel = [builder.add(p0, number(m)) for m in range(height)]
-            x_place = [g.at(g.x, g.x0, builder.mul(p, g.x_step)) for p in pixel]
+            x_place = g.at(g.x, g.x0, builder.mul(p0, g.x_step))
+            in_four, four = [builder.mul(number(m), g.x_step) for m in range(4)], builder.mul(number(4), g.x_step)
             begin = v.load(g.at(g.start, g.start0))
             sums = [cgutils.alloca_once_value(builder, begin) for _ in pixel]
             with cgutils.for_range(builder, g.lines, intp=g.i64) as line:
@@ -127,9 +135,12 @@ def make_channel_tile(rows: int):
                 x_line, w_line = (builder.load(g.at(table, entry)) for table in (g.x_line, g.w_line))
                 with cgutils.for_range(builder, g.taps, intp=g.i64) as tap:
                     factor = v.load(g.at(g.w, g.w0, w_line, builder.mul(tap.index, g.w_tap)))
-                    offset = builder.add(x_line, builder.mul(tap.index, g.x_tap))
+                    place = g.at(x_place, g.opaque(builder.add(x_line, builder.mul(tap.index, g.x_tap))))
                     for m in range(height):
-                        builder.store(v.fma(v.load(g.at(x_place[m], offset)), factor, builder.load(sums[m])), sums[m])
+                        if m and m % 4 == 0:
+                            place = g.at(place, four)
+                        value = v.load(g.at(place, in_four[m % 4]))
+                        builder.store(v.fma(value, factor, builder.load(sums[m])), sums[m])
             for m, p in enumerate(pixel):
                 v.store(builder.load(sums[m]), g.at(g.y, g.y0, builder.mul(p, g.y_step)))
 
@@ -177,7 +188,7 @@ def make_channel_sums(rows: int):
                 x_line, y_line = builder.mul(line.index, g.x_line), builder.mul(line.index, g.y_line)
                 with cgutils.for_range(builder, g.pixels, intp=g.i64) as pixel:
                     factor = v.load(g.at(g.y, g.y0, y_line, builder.mul(pixel.index, g.y_step)))
-                    offset = builder.add(x_line, builder.mul(pixel.index, g.x_step))
+                    offset = g.opaque(builder.add(x_line, builder.mul(pixel.index, g.x_step)))
                     for m in range(height):
                         builder.store(v.fma(v.load(g.at(x_place[m], offset)), factor, builder.load(sums[m])), sums[m])
             for m in range(height):
