@@ -15,6 +15,7 @@ import numpy as np
 from .clock import FIRST
 from .operation import operation, prange
 from .tile import LANES, ROWS, near_height, near_tile, padded, tile
+from .turned_tile import turned_tile
 
 ROW_BLOCK = 64  # rows of dw that are made together; shard borders fall between blocks
 STEP_BLOCK = 256  # steps of a product before the next block of w is taken: that much of w stays in the cache
@@ -50,8 +51,8 @@ def forward_nest(n, x, w, b, y):
 
 
 def backward_data_work(chunk, inputs, outputs) -> int:
-    """Floats of scratch that backward_data needs: dyᵀ and dxᵀ, samples padded to whole vectors."""
-    return (inputs + outputs) * padded(chunk, LANES)
+    """Floats of scratch that backward_data needs: dyᵀ, samples padded to whole vectors."""
+    return outputs * padded(chunk, LANES)
 
 
 @operation
@@ -62,30 +63,17 @@ def backward_data(n, dy, w, dx, work):
 
 @backward_data.nest
 def backward_data_nest(n, dy, w, dx, work):
-    # dxᵀ = w·dyᵀ: the large matrix is read along its rows as it lies, only the two small ones are turned.
+    # Sums go along rows of w as they lie, each read once for all samples: only dy, which is small, is turned.
     inputs, outputs = w.shape
     samples = padded(n, LANES)
-    dy_turned = work[: outputs * samples]
-    dx_turned = work[outputs * samples : (outputs + inputs) * samples]
-    for k in range(outputs):
-        for i in range(samples):
-            dy_turned[k * samples + i] = dy[i, k] if i < n else np.float32(0)
-    a_row = np.empty(inputs + 2 * ROWS, np.int64)
-    c_row = np.empty(inputs + 2 * ROWS, np.int64)
-    for m in range(a_row.shape[0]):
-        a_row[m] = min(m, inputs - 1) * outputs
-        c_row[m] = min(m, inputs - 1) * samples
-    one_tap, zeros = np.zeros(1, np.int64), np.zeros(LANES, np.float32)
-    flat_w = w.reshape(-1)
-    for block in prange((inputs + ROWS - 1) // ROWS):
-        m = block * ROWS
-        rows = min(ROWS, inputs - m)
-        for i in range(0, samples, LANES):
-            tile(flat_w, 0, a_row, m, rows, one_tap, one_tap, outputs, 1,
-                 dy_turned, i, samples, dx_turned, i, c_row, LANES, zeros, 0)  # fmt: skip
-        for i in range(n):
-            for row in range(m, m + rows):
-                dx[i, row] = dx_turned[row * samples + i]
+    for i in range(samples):
+        for k in range(outputs):
+            work[k * samples + i] = dy[i, k] if i < n else np.float32(0)
+    flat_w, flat_dx = w.reshape(-1), dx.reshape(-1)
+    for block in prange((inputs + LANES - 1) // LANES):
+        m = block * LANES
+        turned_tile(flat_w, m * outputs, outputs, min(LANES, inputs - m), work, 0, samples, outputs,
+                    flat_dx, m, inputs, n)  # fmt: skip
 
 
 @operation

@@ -29,6 +29,7 @@ from .operation import Operation
 from .patch import Patch, make_patch
 from .sparse_tile import make_sparse_tile, sparse_tile
 from .tile import make_tile, near_tile, rows_for, tile
+from .turned_tile import make_turned_tile, turned_tile
 
 
 def source_key() -> str:
@@ -64,8 +65,11 @@ def _tile(near: bool, c_tile: str | None):
 _patch = cache(make_patch)
 _sparse_tile = cache(make_sparse_tile)
 _max_tile = cache(make_max_tile)
-_channel_tile = cache(make_channel_tile)
-_channel_sums = cache(make_channel_sums)
+BY_HEIGHT = {  # what makes the code of others than the register tile, for the rows that this CPU has registers for
+    channel_tile: cache(make_channel_tile),
+    channel_sums: cache(make_channel_sums),
+    turned_tile: cache(make_turned_tile),
+}
 
 
 @cache
@@ -104,10 +108,10 @@ def _rebuild(function: Callable, name: str, c_tile: str | None) -> Callable:
             names[key] = _tile(value is near_tile, c_tile)
         elif value in (sparse_tile, max_tile):
             names[key] = _sparse_tile() if value is sparse_tile else _max_tile()
-        elif value in (channel_tile, channel_sums):
-            names[key] = (_channel_tile if value is channel_tile else _channel_sums)(tile_rows())
         elif isinstance(value, Patch):
             names[key] = _patch(value)
+        elif value in BY_HEIGHT:
+            names[key] = BY_HEIGHT[value](tile_rows())
         elif getattr(value, "is_device", False):
             names[key] = _device(value, c_tile)
     if "ROWS" in names:
