@@ -15,7 +15,7 @@ import numpy as np
 from .clock import FIRST
 from .operation import operation, prange
 from .tile import LANES, ROWS, near_height, near_tile, padded, tile
-from .turned_tile import turned_tile
+from .turned_tile import turn, turned_tile
 
 ROW_BLOCK = 64  # rows of dw that are made together; shard borders fall between blocks
 STEP_BLOCK = 256  # steps of a product before the next block of w is taken: that much of w stays in the cache
@@ -66,10 +66,8 @@ def backward_data_nest(n, dy, w, dx, work):
     # Sums go along rows of w as they lie, each read once for all samples: only dy, which is small, is turned.
     inputs, outputs = w.shape
     samples = padded(n, LANES)
-    for i in range(samples):
-        for k in range(outputs):
-            work[k * samples + i] = dy[i, k] if i < n else np.float32(0)
-    flat_w, flat_dx = w.reshape(-1), dx.reshape(-1)
+    flat_dy, flat_w, flat_dx = dy.reshape(-1), w.reshape(-1), dx.reshape(-1)
+    turn(flat_dy, 0, outputs, n, work, 0, samples, outputs)
     for block in prange((inputs + LANES - 1) // LANES):
         m = block * LANES
         turned_tile(flat_w, m * outputs, outputs, min(LANES, inputs - m), work, 0, samples, outputs,

@@ -29,7 +29,7 @@ from .operation import Operation
 from .patch import Patch, make_patch
 from .sparse_tile import make_sparse_tile, sparse_tile
 from .tile import make_tile, near_tile, rows_for, tile
-from .turned_tile import make_turned_tile, turned_tile
+from .turned_tile import make_turn, make_turned_tile, turn, turned_tile
 
 
 def source_key() -> str:
@@ -69,6 +69,7 @@ BY_HEIGHT = {  # what makes the code of others than the register tile, for the r
     channel_tile: cache(make_channel_tile),
     channel_sums: cache(make_channel_sums),
     turned_tile: cache(make_turned_tile),
+    turn: cache(make_turn),
 }
 
 
