@@ -3,9 +3,9 @@
     channel_tile    y[p][j]  = start[j] + Σ_line Σ_tap  x[p, line, tap][j] · w[line, tap][j]      one line of pixels p
     channel_sums    c[m][j] += Σ_line Σ_p               x[line, p, tap m][j] · y[line, p][j]      all taps m
 
-Nothing is summed over channels, so they are the vector (j), and what stays in registers is a few neighbouring pixels, or
-all taps of a filter: a number of w serves all of these pixels, one of y all of these taps. Each element is one chain of
-fused multiply-adds in the order (line, tap) or (line, p), wherever a tile's borders lie.
+Nothing is summed over channels, so they are the vector (j), and the sums that stay in registers are those of a few
+neighbouring pixels, or of a filter's taps: numbers of w serve all of these pixels, numbers of y all of these taps. Each
+element is one chain of fused multiply-adds in the order (line, tap) or (line, p), wherever a tile's borders lie.
 """
 
 import inspect

@@ -25,7 +25,7 @@ def forward(n, x, w, b, y, stride, dilation, groups):
 @forward.nest
 def forward_nest(n, x, w, b, y, stride, dilation, groups):
     D, H, W, C = x.shape[1], x.shape[2], x.shape[3], x.shape[4]
-    O, P, Q = y.shape[1], y.shape[2], y.shape[3]
+    O, P, Q = y.shape[1], y.shape[2], y.shape[3]  # noqa: E741
     R, S = w.shape[1], w.shape[2]
     lines = w.shape[0] * R
     x_line, w_line = np.empty(lines, np.int64), np.empty(lines, np.int64)
@@ -50,7 +50,7 @@ def backward_weights(n, x, dy, dw, stride, dilation, groups):
 @backward_weights.nest
 def backward_weights_nest(n, x, dy, dw, stride, dilation, groups):
     D, H, W, C = x.shape[1], x.shape[2], x.shape[3], x.shape[4]
-    O, P, Q = dy.shape[1], dy.shape[2], dy.shape[3]
+    O, P, Q = dy.shape[1], dy.shape[2], dy.shape[3]  # noqa: E741
     R, S = dw.shape[1], dw.shape[2]
     taps = dw.shape[0] * R * S
     x_tap = np.empty(taps, np.int64)
@@ -100,7 +100,7 @@ def backward_data(n, dy, w, dx, stride, padding, dilation, groups, work):
 @backward_data.nest
 def backward_data_nest(n, dy, w, dx, stride, padding, dilation, groups, work):
     D, H, W, C = dx.shape[1], dx.shape[2], dx.shape[3], dx.shape[4]
-    O, P, Q = dy.shape[1], dy.shape[2], dy.shape[3]
+    O, P, Q = dy.shape[1], dy.shape[2], dy.shape[3]  # noqa: E741
     F, R, S = w.shape[0], w.shape[1], w.shape[2]
     # For each line of an image: the lines of dy and w that it is a sum of.
     lines = np.zeros(D * H, np.int64)

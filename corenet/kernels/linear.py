@@ -13,7 +13,8 @@ order, so it does not matter who owns which rows.
 import numpy as np
 
 from .clock import FIRST
-from .operation import operation, prange
+from .operation import device, operation, prange
+from .strip import strip
 from .tile import LANES, ROWS, near_height, near_tile, padded, tile
 from .turned_tile import turn, turned_tile
 
@@ -89,6 +90,22 @@ def store_rows_nest(n, source, panel, clock):
             panel[first + i, j] = source[i, j]
 
 
+@device
+def _meet(stride):
+    """Whether numbers of many samples, so many floats apart, meet at few places of the nearest cache and push each
+    other out of it."""
+    return stride % 128 == 0
+
+
+@device
+def _in_strips(n, flat, width, first, columns):
+    """Columns first … first + columns of n rows of that width, in strips of LANES columns one below the other."""
+    strips = np.empty(n * padded(columns, LANES), np.float32)
+    for k in range(0, columns, LANES):
+        strip(flat, first + k, width, n, min(LANES, columns - k), strips, k * n)
+    return strips
+
+
 @operation
 def backward_weights(n, x, dy, dw, low, high):
     """Rows low … high of dw (in, out) = xᵀ·dy over the n samples of the batch-wide panels x and dy.
@@ -110,12 +127,17 @@ def backward_weights_nest(n, x, dy, dw, low, high):
         c_row[m] = min(m, inputs - 1) * outputs
     one_tap, zeros = np.zeros(1, np.int64), np.zeros(LANES, np.float32)
     flat_x, flat_dy, flat_dw = x.reshape(-1), dy.reshape(-1), dw.reshape(-1)
+    strips = _meet(outputs)
+    b, b_step = (_in_strips(n, flat_dy, outputs, 0, outputs), LANES) if strips else (flat_dy, outputs)
     for block in prange((high - low + 2 * ROWS - 1) // (2 * ROWS)):
         first = low + block * 2 * ROWS
         below = min(first + 2 * ROWS, high)
+        a, a0, a_step = flat_x, 0, inputs
+        if outputs > LANES and _meet(inputs):  # each number of x is used for several strips
+            a, a0, a_step = _in_strips(n, flat_x, inputs, first, min(LANES, inputs - first)), -first, LANES
         for k in range(0, outputs, LANES):
             cols = min(LANES, outputs - k)
             step = near_height(cols)
             for m in range(first, below, step):
-                near_tile(flat_x, 0, a_row, m, min(step, below - m), one_tap, one_tap, n, inputs,
-                     flat_dy, k, outputs, flat_dw, k, c_row, cols, zeros, 0)  # fmt: skip
+                near_tile(a, a0, a_row, m, min(step, below - m), one_tap, one_tap, n, a_step,
+                          b, k * n if strips else k, b_step, flat_dw, k, c_row, cols, zeros, 0)  # fmt: skip

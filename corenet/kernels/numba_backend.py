@@ -28,6 +28,7 @@ from .max_tile import make_max_tile, max_tile
 from .operation import Operation
 from .patch import Patch, make_patch
 from .sparse_tile import make_sparse_tile, sparse_tile
+from .strip import make_strip, strip
 from .tile import make_tile, near_tile, rows_for, tile
 from .turned_tile import make_turn, make_turned_tile, turn, turned_tile
 
@@ -63,9 +64,12 @@ def _tile(near: bool, c_tile: str | None):
 
 
 _patch = cache(make_patch)
-_sparse_tile = cache(make_sparse_tile)
-_max_tile = cache(make_max_tile)
-BY_HEIGHT = {  # what makes the code of others than the register tile, for the rows that this CPU has registers for
+PLAIN = {  # what makes the code of others than the register tile
+    sparse_tile: cache(make_sparse_tile),
+    max_tile: cache(make_max_tile),
+    strip: cache(make_strip),
+}
+BY_HEIGHT = {  # and of those that have to know how many rows this CPU has registers for
     channel_tile: cache(make_channel_tile),
     channel_sums: cache(make_channel_sums),
     turned_tile: cache(make_turned_tile),
@@ -107,14 +111,14 @@ def _rebuild(function: Callable, name: str, c_tile: str | None) -> Callable:
             names[key] = numba.prange
         elif value in (tile, near_tile):
             names[key] = _tile(value is near_tile, c_tile)
-        elif value in (sparse_tile, max_tile):
-            names[key] = _sparse_tile() if value is sparse_tile else _max_tile()
         elif isinstance(value, Patch):
             names[key] = _patch(value)
-        elif value in BY_HEIGHT:
-            names[key] = BY_HEIGHT[value](tile_rows())
         elif getattr(value, "is_device", False):
             names[key] = _device(value, c_tile)
+        elif isinstance(value, types.FunctionType) and value in PLAIN:
+            names[key] = PLAIN[value]()
+        elif isinstance(value, types.FunctionType) and value in BY_HEIGHT:
+            names[key] = BY_HEIGHT[value](tile_rows())
     if "ROWS" in names:
         names["ROWS"] = tile_rows(c_tile)
     code = function.__code__.replace(co_name=name)

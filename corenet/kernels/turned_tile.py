@@ -18,7 +18,7 @@ CONFLICT = 512  # floats: rows that are a multiple of it apart meet at few place
 
 
 def side_for(rows: int) -> int:
-    """The side of the square, in vectors and in floats, on a CPU that holds `rows` rows of LANES floats in registers."""
+    """The side of the square, in vectors and in floats, where registers hold `rows` rows of LANES floats."""
     return LANES if rows >= 8 else LANES // 2 if rows >= 5 else LANES // 4
 
 
