@@ -183,7 +183,11 @@ def check_pooling(g: Geometry, run: Run, dtype=np.float32) -> None:
     _checked(run, pool.max_backward, [n, dy, which, dx, *window], [3], terms, [3], label)
 
 
-PRODUCTS = [(1, 1, 1), (3, 7, 15), (17, 257, 16), (5, 255, 17), (16, 33, 33), (20, 513, 1), (2, 600, 3)]
+PRODUCTS = [
+    (1, 1, 1), (3, 7, 15), (17, 257, 16), (5, 255, 17), (16, 33, 33), (20, 513, 1), (2, 600, 3),
+    # Rows that meet in the cache: of x, of dy, of both; of w.
+    (7, 128, 20), (19, 67, 128), (4, 256, 128), (18, 21, 512),
+]  # fmt: skip
 
 
 def check_product(samples: int, inputs: int, outputs: int, run: Run, dtype=np.float32) -> list[np.ndarray]:

@@ -64,17 +64,20 @@ def _tile(near: bool, c_tile: str | None):
 
 
 _patch = cache(make_patch)
-PLAIN = {  # what makes the code of others than the register tile
-    sparse_tile: cache(make_sparse_tile),
-    max_tile: cache(make_max_tile),
-    strip: cache(make_strip),
+INTRINSICS: dict[Callable, Callable] = {  # others than the register tile; some know how many rows of it fit this CPU
+    sparse_tile: make_sparse_tile,
+    max_tile: make_max_tile,
+    strip: make_strip,
+    channel_tile: lambda: make_channel_tile(tile_rows()),
+    channel_sums: lambda: make_channel_sums(tile_rows()),
+    turned_tile: lambda: make_turned_tile(tile_rows()),
+    turn: lambda: make_turn(tile_rows()),
 }
-BY_HEIGHT = {  # and of those that have to know how many rows this CPU has registers for
-    channel_tile: cache(make_channel_tile),
-    channel_sums: cache(make_channel_sums),
-    turned_tile: cache(make_turned_tile),
-    turn: cache(make_turn),
-}
+
+
+@cache
+def _intrinsic(function: Callable):
+    return INTRINSICS[function]()
 
 
 @cache
@@ -115,10 +118,8 @@ def _rebuild(function: Callable, name: str, c_tile: str | None) -> Callable:
             names[key] = _patch(value)
         elif getattr(value, "is_device", False):
             names[key] = _device(value, c_tile)
-        elif isinstance(value, types.FunctionType) and value in PLAIN:
-            names[key] = PLAIN[value]()
-        elif isinstance(value, types.FunctionType) and value in BY_HEIGHT:
-            names[key] = BY_HEIGHT[value](tile_rows())
+        elif isinstance(value, types.FunctionType) and value in INTRINSICS:
+            names[key] = _intrinsic(value)
     if "ROWS" in names:
         names["ROWS"] = tile_rows(c_tile)
     code = function.__code__.replace(co_name=name)
