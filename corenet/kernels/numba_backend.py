@@ -64,6 +64,19 @@ def _tile(near: bool, c_tile: str | None):
 
 
 _patch = cache(make_patch)
+
+
+@cache
+def tile_rows(c_tile: str | None = None) -> int:
+    """Rows of the register tile on this CPU: Numba's, or the C library's of that name."""
+    if c_tile:
+        return linked(c_tile).rows
+    features = config.CPU_FEATURES  # type: ignore[attr-defined]
+    if features is None:
+        features = ",".join(f"+{name}" for name, on in llvmlite.binding.get_host_cpu_features().items() if on)
+    return rows_for(features, platform.machine())
+
+
 INTRINSICS: dict[Callable, Callable] = {  # others than the register tile; some know how many rows of it fit this CPU
     sparse_tile: make_sparse_tile,
     max_tile: make_max_tile,
@@ -78,17 +91,6 @@ INTRINSICS: dict[Callable, Callable] = {  # others than the register tile; some 
 @cache
 def _intrinsic(function: Callable):
     return INTRINSICS[function]()
-
-
-@cache
-def tile_rows(c_tile: str | None = None) -> int:
-    """Rows of the register tile on this CPU: Numba's, or the C library's of that name."""
-    if c_tile:
-        return linked(c_tile).rows
-    features = config.CPU_FEATURES  # type: ignore[attr-defined]
-    if features is None:
-        features = ",".join(f"+{name}" for name, on in llvmlite.binding.get_host_cpu_features().items() if on)
-    return rows_for(features, platform.machine())
 
 
 @cache
