@@ -183,7 +183,19 @@ def check_pooling(g: Geometry, run: Run, dtype=np.float32) -> None:
     _checked(run, pool.max_backward, [n, dy, which, dx, *window], [3], terms, [3], label)
 
 
-PRODUCTS = [(1, 1, 1), (3, 7, 15), (17, 257, 16), (5, 255, 17), (16, 33, 33), (20, 513, 1), (2, 600, 3)]
+# One filter per channel, with more pixels, channels and filter elements than go together.
+DEPTHWISE = [
+    Geometry(1, 1, (1, 3, 21), 33, 33, (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1), 33),
+    Geometry(2, 1, (1, 5, 23), 16, 16, (1, 5, 5), (1, 1, 2), (0, 2, 2), (1, 1, 1), 16),
+    Geometry(1, 1, (3, 4, 30), 12, 12, (2, 2, 3), (1, 2, 1), (1, 0, 2), (1, 1, 2), 12),
+    Geometry(2, 2, (1, 1, 11), 40, 40, (1, 1, 3), (1, 1, 3), (0, 0, 1), (1, 1, 2), 40),
+    Geometry(1, 1, (1, 6, 6), 3, 3, (1, 4, 3), (1, 3, 2), (0, 3, 2), (1, 1, 3), 3),
+]
+PRODUCTS = [
+    (1, 1, 1), (3, 7, 15), (17, 257, 16), (5, 255, 17), (16, 33, 33), (20, 513, 1), (2, 600, 3),
+    # Rows that meet in the cache: of x, of dy, of both; of w.
+    (7, 128, 20), (19, 67, 128), (4, 256, 128), (18, 21, 512),
+]  # fmt: skip
 
 
 def check_product(samples: int, inputs: int, outputs: int, run: Run, dtype=np.float32) -> list[np.ndarray]:

@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from grid import PRODUCTS, Geometry, check_convolution, check_pooling, check_product, geometries
+from grid import DEPTHWISE, PRODUCTS, Geometry, check_convolution, check_pooling, check_product, geometries
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -51,6 +51,12 @@ def test_the_grid_has_the_difficult_places():
 def test_convolutions_agree_with_the_definition_and_stay_within_their_arrays():
     for g in CONVOLUTIONS:
         check_convolution(g, compiled)
+
+
+@needs_numba
+@pytest.mark.parametrize("g", DEPTHWISE, ids=str)
+def test_depthwise_convolutions_wider_than_their_tiles_agree_too(g):
+    check_convolution(g, compiled)
 
 
 @needs_numba

@@ -12,7 +12,7 @@ import re
 import sys
 
 import numpy as np
-from grid import PRODUCTS, check_convolution, check_product, geometries
+from grid import DEPTHWISE, PRODUCTS, check_convolution, check_product, geometries
 from guarded import at_the_edge
 from kernel_cases_bf16 import FAMILIES as BF16
 from kernel_cases_winograd import winograd_cases
@@ -48,7 +48,7 @@ def run_tiles_at_the_edge() -> tuple[str, int]:
     def run(operation, args):
         run_at_the_edge(operation, args)(*args)
 
-    for geometry in geometries(2)[::5]:
+    for geometry in (*geometries(2)[::5], *DEPTHWISE):
         for result in check_convolution(geometry, run):
             digest.update(result.tobytes())
         checked += 1

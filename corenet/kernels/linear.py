@@ -13,8 +13,10 @@ order, so it does not matter who owns which rows.
 import numpy as np
 
 from .clock import FIRST
-from .operation import operation, prange
+from .operation import device, operation, prange
+from .strip import strip
 from .tile import LANES, ROWS, near_height, near_tile, padded, tile
+from .turned_tile import turn, turned_tile
 
 ROW_BLOCK = 64  # rows of dw that are made together; shard borders fall between blocks
 STEP_BLOCK = 256  # steps of a product before the next block of w is taken: that much of w stays in the cache
@@ -50,8 +52,8 @@ def forward_nest(n, x, w, b, y):
 
 
 def backward_data_work(chunk, inputs, outputs) -> int:
-    """Floats of scratch that backward_data needs: dyᵀ and dxᵀ, samples padded to whole vectors."""
-    return (inputs + outputs) * padded(chunk, LANES)
+    """Floats of scratch that backward_data needs: dyᵀ, samples padded to whole vectors."""
+    return outputs * padded(chunk, LANES)
 
 
 @operation
@@ -62,30 +64,15 @@ def backward_data(n, dy, w, dx, work):
 
 @backward_data.nest
 def backward_data_nest(n, dy, w, dx, work):
-    # dxᵀ = w·dyᵀ: the large matrix is read along its rows as it lies, only the two small ones are turned.
+    # Sums go along rows of w as they lie, each read once for all samples: only dy, which is small, is turned.
     inputs, outputs = w.shape
     samples = padded(n, LANES)
-    dy_turned = work[: outputs * samples]
-    dx_turned = work[outputs * samples : (outputs + inputs) * samples]
-    for k in range(outputs):
-        for i in range(samples):
-            dy_turned[k * samples + i] = dy[i, k] if i < n else np.float32(0)
-    a_row = np.empty(inputs + 2 * ROWS, np.int64)
-    c_row = np.empty(inputs + 2 * ROWS, np.int64)
-    for m in range(a_row.shape[0]):
-        a_row[m] = min(m, inputs - 1) * outputs
-        c_row[m] = min(m, inputs - 1) * samples
-    one_tap, zeros = np.zeros(1, np.int64), np.zeros(LANES, np.float32)
-    flat_w = w.reshape(-1)
-    for block in prange((inputs + ROWS - 1) // ROWS):
-        m = block * ROWS
-        rows = min(ROWS, inputs - m)
-        for i in range(0, samples, LANES):
-            tile(flat_w, 0, a_row, m, rows, one_tap, one_tap, outputs, 1,
-                 dy_turned, i, samples, dx_turned, i, c_row, LANES, zeros, 0)  # fmt: skip
-        for i in range(n):
-            for row in range(m, m + rows):
-                dx[i, row] = dx_turned[row * samples + i]
+    flat_dy, flat_w, flat_dx = dy.reshape(-1), w.reshape(-1), dx.reshape(-1)
+    turn(flat_dy, 0, outputs, n, work, 0, samples, outputs)
+    for block in prange((inputs + LANES - 1) // LANES):
+        m = block * LANES
+        turned_tile(flat_w, m * outputs, outputs, min(LANES, inputs - m), work, 0, samples, outputs,
+                    flat_dx, m, inputs, n)  # fmt: skip
 
 
 @operation
@@ -101,6 +88,22 @@ def store_rows_nest(n, source, panel, clock):
     for i in range(n):
         for j in range(source.shape[1]):
             panel[first + i, j] = source[i, j]
+
+
+@device
+def _meet(stride):
+    """Whether numbers of many samples, so many floats apart, meet at few places of the nearest cache and push each
+    other out of it."""
+    return stride % 128 == 0
+
+
+@device
+def _in_strips(n, flat, width, first, columns):
+    """Columns first … first + columns of n rows of that width, in strips of LANES columns one below the other."""
+    strips = np.empty(n * padded(columns, LANES), np.float32)
+    for k in range(0, columns, LANES):
+        strip(flat, first + k, width, n, min(LANES, columns - k), strips, k * n)
+    return strips
 
 
 @operation
@@ -124,12 +127,17 @@ def backward_weights_nest(n, x, dy, dw, low, high):
         c_row[m] = min(m, inputs - 1) * outputs
     one_tap, zeros = np.zeros(1, np.int64), np.zeros(LANES, np.float32)
     flat_x, flat_dy, flat_dw = x.reshape(-1), dy.reshape(-1), dw.reshape(-1)
+    strips = _meet(outputs)
+    b, b_step = (_in_strips(n, flat_dy, outputs, 0, outputs), LANES) if strips else (flat_dy, outputs)
     for block in prange((high - low + 2 * ROWS - 1) // (2 * ROWS)):
         first = low + block * 2 * ROWS
         below = min(first + 2 * ROWS, high)
+        a, a0, a_step = flat_x, 0, inputs
+        if outputs > LANES and _meet(inputs):  # each number of x is used for several strips
+            a, a0, a_step = _in_strips(n, flat_x, inputs, first, min(LANES, inputs - first)), -first, LANES
         for k in range(0, outputs, LANES):
             cols = min(LANES, outputs - k)
             step = near_height(cols)
             for m in range(first, below, step):
-                near_tile(flat_x, 0, a_row, m, min(step, below - m), one_tap, one_tap, n, inputs,
-                     flat_dy, k, outputs, flat_dw, k, c_row, cols, zeros, 0)  # fmt: skip
+                near_tile(a, a0, a_row, m, min(step, below - m), one_tap, one_tap, n, a_step,
+                          b, k * n if strips else k, b_step, flat_dw, k, c_row, cols, zeros, 0)  # fmt: skip

@@ -25,12 +25,15 @@ from numba.core import config
 from .bf16_tile import bf16_tile, make_bf16_tile
 from .bfloat16 import FEATURE, make_pair_rows, make_round_row, pair_rows, round_row
 from .c_tile import linked, make_c_tile
+from .channel_tile import channel_sums, channel_tile, make_channel_sums, make_channel_tile
 from .max_tile import make_max_tile, max_tile
 from .operation import Operation
 from .patch import Patch, make_patch
 from .row_pass import RowPass, make_row_pass
 from .sparse_tile import make_sparse_tile, sparse_tile
+from .strip import make_strip, strip
 from .tile import make_tile, near_tile, rows_for, tile
+from .turned_tile import make_turn, make_turned_tile, turn, turned_tile
 
 
 def source_key() -> str:
@@ -65,15 +68,6 @@ def _tile(near: bool, c_tile: str | None):
 
 _patch = cache(make_patch)
 _row_pass = cache(make_row_pass)
-# What takes the place of a plain function in nests, made when the first nest that calls it is compiled.
-_MADE: dict[Callable, Callable] = {
-    sparse_tile: cache(make_sparse_tile),
-    max_tile: cache(make_max_tile),
-    bf16_tile: cache(make_bf16_tile),
-    round_row: cache(make_round_row),
-    pair_rows: cache(make_pair_rows),
-}
-_IN_BF16 = bf16_tile, round_row, pair_rows
 
 
 def cpu_features() -> str:
@@ -102,12 +96,28 @@ def bf16_problem() -> str | None:
     return "NUMBA_CPU_FEATURES or NUMBA_CPU_NAME without it" if chosen else "a CPU without it"
 
 
-def _made(function: Callable) -> Callable:
-    """What takes the place of one of _MADE. Raises LookupError where LLVM could only end the process."""
-    problem = bf16_problem() if function in _IN_BF16 else None
+INTRINSICS: dict[Callable, Callable] = {  # others than the register tile; some know how many rows of it fit this CPU
+    sparse_tile: make_sparse_tile,
+    max_tile: make_max_tile,
+    strip: make_strip,
+    channel_tile: lambda: make_channel_tile(tile_rows()),
+    channel_sums: lambda: make_channel_sums(tile_rows()),
+    turned_tile: lambda: make_turned_tile(tile_rows()),
+    turn: lambda: make_turn(tile_rows()),
+    bf16_tile: make_bf16_tile,
+    round_row: make_round_row,
+    pair_rows: make_pair_rows,
+}
+IN_BF16 = bf16_tile, round_row, pair_rows
+
+
+@cache
+def _intrinsic(function: Callable):
+    """What takes the place of a function of INTRINSICS. Raises LookupError where LLVM could only end the process."""
+    problem = bf16_problem() if function in IN_BF16 else None
     if problem is not None:
         raise LookupError(f"{function.__name__} needs AVX512-BF16, here is {problem}")
-    return _MADE[function]()
+    return INTRINSICS[function]()
 
 
 @cache
@@ -133,14 +143,14 @@ def _rebuild(function: Callable, name: str, c_tile: str | None) -> Callable:
             names[key] = numba.prange
         elif value in (tile, near_tile):
             names[key] = _tile(value is near_tile, c_tile)
-        elif isinstance(value, types.FunctionType) and value in _MADE:
-            names[key] = _made(value)
         elif isinstance(value, Patch):
             names[key] = _patch(value)
         elif isinstance(value, RowPass):
             names[key] = _row_pass(value)
         elif getattr(value, "is_device", False):
             names[key] = _device(value, c_tile)
+        elif isinstance(value, types.FunctionType) and value in INTRINSICS:
+            names[key] = _intrinsic(value)
     if "ROWS" in names:
         names["ROWS"] = tile_rows(c_tile)
     code = function.__code__.replace(co_name=name)
