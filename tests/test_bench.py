@@ -180,7 +180,7 @@ def test_lines_say_what_was_done():
     lines = list(kernels.measure(case, kernels.How(16, 3, 0.0005), BACKEND, PEAKS))
     assert [line["name"] for line in lines] == ["padded, forward", "padded, data", "padded, weights"]
     for line in lines:
-        assert line["flops"] == line["samples"] * 2 * 6 * 7 * 5 * 27 and line["samples"] == line["chunk"] == 2
+        assert line["flops"] == line["samples"] * 2 * 6 * 7 * 5 * 27 and line["samples"] == line["chunk"] == 4
         assert len(line["values"]) == 3 and line["low"] <= line["median"] <= line["high"]
         assert line["percent_of_peak"] == pytest.approx(line["median"])  # the peak is 100
         assert line["roofline"] == pytest.approx(min(100, line["flops"] / line["bytes"] * 10))
@@ -190,7 +190,7 @@ def test_lines_say_what_was_done():
 
 def test_a_dense_weight_gradient_is_of_the_whole_batch():
     lines = list(kernels.measure(CASES[-1], kernels.How(16, 1, 0), BACKEND, PEAKS))
-    assert [line["samples"] for line in lines] == [2, 2, 16]
+    assert [line["samples"] for line in lines] == [4, 4, 16]
     assert lines[2]["flops"] == 16 * 2 * 20 * 7
 
 
