@@ -184,7 +184,7 @@ def test_lines_say_what_was_done():
         assert len(line["values"]) == 3 and line["low"] <= line["median"] <= line["high"]
         assert line["percent_of_peak"] == pytest.approx(line["median"])  # the peak is 100
         assert line["roofline"] == pytest.approx(min(100, line["flops"] / line["bytes"] * 10))
-    image, bordered, w, b, y = (4 * n for n in (2 * 6 * 7 * 3, 2 * 8 * 9 * 3, 27 * 5, 5, 2 * 6 * 7 * 5))
+    image, bordered, w, b, y = (4 * n for n in (4 * 6 * 7 * 3, 4 * 8 * 9 * 3, 27 * 5, 5, 4 * 6 * 7 * 5))
     assert lines[0]["bytes"] == image + bordered + w + b + y
 
 
