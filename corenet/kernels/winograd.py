@@ -12,7 +12,7 @@ m²·r². They run on the register tile; the transforms, on 16 channels at a tim
     image ──Bᵀ·B──▶ V (s², patches, C) ──·U──▶ M (s², patches, K) ──Aᵀ·A──▶ output
 
 Here is what all members of the family share: the definitions, and what their nests are made of. A member, such as
-F(4×4, 3×3) in `winograd_4x3.py`, has points of interpolation. From them follow five transforms, which it hands to the
+F(4×4, 3×3) in `winograd_4x3.py`, has points of interpolation. From them follow these transforms, which it hands to the
 functions below, and the transpose of the first:
 
     data      Bᵀ: s values of an image to s points          output    Aᵀ: s points to m values
@@ -241,8 +241,8 @@ def gradient_points(transform_gradient, places, first, begin, end, outputs, size
 @device
 def patches_together(n, places):
     """How many patches one thread adds to dx, where they overlap: those of whole images, enough for full blocks."""
-    of_image = max(1, places.shape[0] // max(1, n))
-    return max(1, of_image * evenly(n, max(1, TOGETHER // of_image)))
+    of_image = places.shape[0] // n
+    return of_image * evenly(n, max(1, TOGETHER // of_image))
 
 
 @device
