@@ -66,10 +66,12 @@ NO_DIFFERENCE: dict[str, tuple[str, ...]] = {
     ),
     "Rows beyond the last patch are copies of it, stored in its place.": (
         "winograd products: min(ROWS, count - t) → ROWS",
+        "winograd products: count - t → count",
     ),
     "Rows beyond the last one are read, but not used.": ("winograd _tables: rows - 1 → rows",),
     "Between the points lie floats that nothing uses: they are for the cache.": (
         "winograd _step: count + LANES → count",
+        "winograd _block_memory: :middle → :middle - 1",
         "winograd gradient_memory: v_end:g_end → v_end:g_end - 1",
     ),
     "Blocks that overlap make the same words again.": ("dropout forward_nest: 4 * BLOCK → 4",),

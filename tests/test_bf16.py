@@ -80,9 +80,9 @@ def compiled(function):
     """The code that takes the function's place in nests, called from a nest of its own."""
     import numba
 
-    from corenet.kernels.numba_backend import _made
+    from corenet.kernels.numba_backend import _intrinsic
 
-    intrinsic = _made(function)
+    intrinsic = _intrinsic(function)
     if function is round_row:
         return numba.njit(lambda source, s0, target, t0, count: intrinsic(source, s0, target, t0, count))
     return numba.njit(lambda source, even, odd, target, t0, count: intrinsic(source, even, odd, target, t0, count))
@@ -253,7 +253,7 @@ def test_cpus_without_it_are_refused(monkeypatch, machine, chosen, got):
     assert str(error.value).startswith(f"precision='bf16': expected AVX512-BF16, for Numba's kernels, got {got}")
     assert "Use precision='float32'" in str(error.value)
     with pytest.raises(LookupError, match="round_row needs AVX512-BF16"):  # LLVM would end the process
-        numba_backend._made(round_row)
+        numba_backend._intrinsic(round_row)
 
 
 def test_without_numba_it_is_refused(monkeypatch):

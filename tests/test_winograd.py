@@ -14,7 +14,7 @@ from corenet.errors import ConfigError
 from corenet.kernels import conv
 from corenet.kernels.backend import numba_problem, select
 from corenet.kernels.patch import transform
-from corenet.kernels.winograd import filters_work, weights_work
+from corenet.kernels.winograd import filters_work, patches_together, places_of, weights_work
 from corenet.nn import Conv2d, CrossEntropy, Flatten, Linear, Sequential
 
 needs_numba = pytest.mark.skipif(numba_problem() is not None, reason="Numba is not installed")
@@ -119,6 +119,24 @@ def test_an_image_is_by_itself(member):
         alone.x[np.arange(5) != i] = alone.dy[np.arange(5) != i] = np.nan
         for of_all, of_one in zip(together, alone.winograd(member, "numba", np.float32), strict=False):
             assert (of_all[i] == of_one[i]).all()
+
+
+@pytest.mark.parametrize(
+    ("n", "size", "together"),
+    [
+        (16, (11, 11), 72),
+        (16, (24, 24), 108),
+        (5, (20, 24), 90),
+        (3, (50, 50), 169),
+        (1, (1, 1), 1),
+        (2, (30, 64), 128),
+    ],
+)
+def test_threads_share_whole_images_evenly(n, size, together):
+    """Patches of one image overlap in dx: two threads would add to the same pixels, in any order."""
+    places = places_of(n, np.empty((n, *size, 1)), 4)
+    assert patches_together(n, places) == together
+    assert (places[::together, 1:] == 0).all()
 
 
 # The layer.

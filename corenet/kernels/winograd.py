@@ -1,8 +1,8 @@
 """Winograd's convolution F(m×m, r×r): r×r filters, stride 1, with fewer multiplications (Lavin & Gray 2016).
 
     forward            Y = Aᵀ[ (G w Gᵀ) ⊙ (Bᵀ X B) ]A        X: s×s patch of the image, Y: m×m patch of the output
-    backward_data      the same, of dy with the filter turned round: a patch for every m×m pixels of dx
-      its adjoint form    dX += B[ (A dY Aᵀ) ⊙ (G w Gᵀ)ᵀ ]Bᵀ      for every patch of dy, on the s×s pixels it came from
+    backward_data      the same, of dy with the filter turned round: a patch for every m×m pixels of dx; or,
+       …_adjoint       dX += B[ (A dY Aᵀ) ⊙ (G w Gᵀ)ᵀ ]Bᵀ    a patch for every m×m pixels of dy; they overlap in dx
     backward_weights   dw = Gᵀ[ Σ (Bᵀ X B) ⊙ (A dY Aᵀ) ]G    summed over all patches
 
 s = m + r − 1. ⊙ is s² matrix products, one for each point of the transformed patch: (patches × C)·(C × K), in place of
@@ -12,13 +12,12 @@ m²·r². They run on the register tile; the transforms, on 16 channels at a tim
     image ──Bᵀ·B──▶ V (s², patches, C) ──·U──▶ M (s², patches, K) ──Aᵀ·A──▶ output
 
 Here is what all members of the family share: the definitions, and what their nests are made of. A member, such as
-F(4×4, 3×3) in `winograd_4x3.py`, has points of interpolation. From them follow five transforms, which it hands to the
-functions below, and the transpose of the first:
+F(4×4, 3×3) in `winograd_4x3.py`, has points of interpolation. From them follow these transforms, which it hands to the
+functions below, each beside its transpose:
 
-    data      Bᵀ: s values of an image to s points          output    Aᵀ: s points to m values
-    filter    G:  r values of a filter to s points          gradient  A:  m gradients of an output to s points
-                                                            weight    Gᵀ: s points to r values of a filter
-    adjoint  B:  s points to s gradients of an image
+    data      Bᵀ: s values of an image to s points          adjoint   B:  s points to s gradients of an image
+    filter    G:  r values of a filter to s points          weight    Gᵀ: s points to r values of a filter
+    output    Aᵀ: s points to m values                      gradient  A:  m gradients of an output to s points
 """
 
 import numpy as np
@@ -28,7 +27,7 @@ from .patch import transform
 from .tile import LANES, ROWS, evenly, near_tile, tile
 
 BLOCK = 32  # patches that go through together
-TOGETHER = 4 * BLOCK  # patches, about, that a thread adds to an image's gradient
+TOGETHER = 4 * BLOCK  # patches of whole images, about, that one turn of a thread's loop adds to these
 PART = 4  # patches, or points, that one turn of a thread's loop does
 
 # Definitions.
@@ -241,8 +240,8 @@ def gradient_points(transform_gradient, places, first, begin, end, outputs, size
 @device
 def patches_together(n, places):
     """How many patches one thread adds to dx, where they overlap: those of whole images, enough for full blocks."""
-    of_image = max(1, places.shape[0] // max(1, n))
-    return max(1, of_image * evenly(n, max(1, TOGETHER // of_image)))
+    of_image = places.shape[0] // n
+    return of_image * evenly(n, max(1, TOGETHER // of_image))
 
 
 @device
