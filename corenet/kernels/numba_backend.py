@@ -112,12 +112,16 @@ IN_BF16 = bf16_tile, round_row, pair_rows
 
 
 @cache
-def _intrinsic(function: Callable):
+def _make(function: Callable) -> Callable:
+    return INTRINSICS[function]()
+
+
+def _intrinsic(function: Callable) -> Callable:
     """What takes the place of a function of INTRINSICS. Raises LookupError where LLVM could only end the process."""
     problem = bf16_problem() if function in IN_BF16 else None
     if problem is not None:
         raise LookupError(f"{function.__name__} needs AVX512-BF16, here is {problem}")
-    return INTRINSICS[function]()
+    return _make(function)
 
 
 @cache
