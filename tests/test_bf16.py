@@ -200,7 +200,7 @@ def test_plans_of_doubles_and_other_convolutions_stay_as_they_are():
 def test_the_same_bits_for_any_crew_near_those_of_float32(trainer):
     data = images(61, shape=SHAPE)
     results = {}
-    for workers, threads in ((1, 1), (2, 1), (1, 2), (2, 2)):
+    for workers, threads in ((2, 1), (2, 2), (1, 1)):
         made = trainer(net(), optim.SGD(0.05), workers=workers, threads=threads, precision="bf16")
         history = made.fit(data, batch_size=16, epochs=2, callbacks=())
         results[workers, threads] = made.params_sha256(), history["loss"], made.predict(data[0]).tobytes()

@@ -9,7 +9,7 @@ from corenet import nn, optim
 from corenet.engine import make_plan
 from corenet.engine.plan import Step
 
-CREWS = [(3, 1), (1, 2), (1, 1)]  # workers, threads of each
+CREWS = [(3, 1), (2, 2), (1, 1)]  # workers, threads of each; first those that share the compiling
 
 
 def smooth() -> nn.Sequential:
