@@ -65,35 +65,18 @@ def train_corenet(model: str, algorithm: str, data: tuple[Any, Any], seed: int, 
 def train_torch(model: str, data: tuple[Any, Any], seed: int, options: Any) -> float:
     """The accuracy at the end."""
     import torch
-    from torch_nets import to_torch
-
-    from corenet import models
+    import torch_training as training
 
     torch.set_num_threads(options.cores)
     torch.manual_seed(seed)
-
-    def tensors(part: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        x = torch.from_numpy(np.ascontiguousarray(part.x)).permute(0, 3, 1, 2).float() / 255
-        mean, std = (torch.tensor(np.broadcast_to(v, x.shape[1]).copy()).float().view(-1, 1, 1) for v in scaling)
-        return ((x - mean) / std).contiguous(memory_format=torch.channels_last), torch.from_numpy(part.y)
-
     scaling = data[0].mean, data[0].std
-    (x, y), (test_x, test_y) = map(tensors, data)
-    net = to_torch(models.get(model)).to(memory_format=torch.channels_last)
+    (x, y), test = (training.tensors(part, scaling) for part in data)
+    net = training.channels_last(model)
     optimizer = torch.optim.SGD(net.parameters(), options.rate, momentum=0.9)
-    steps = options.epochs * -(-len(x) // BATCH)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, options.rate, total_steps=steps, cycle_momentum=False)
-    net.train()
+    schedule = training.one_cycle(optimizer, options.rate, options.epochs, len(x), BATCH)
     for _ in range(options.epochs):
-        for rows in torch.randperm(len(x)).split(BATCH):
-            optimizer.zero_grad(set_to_none=True)
-            torch.nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
-            optimizer.step()
-            schedule.step()
-    net.eval()
-    with torch.inference_mode():
-        hits = [(net(a).argmax(1) == b).sum() for a, b in zip(test_x.split(500), test_y.split(500), strict=True)]
-    return int(sum(hits)) / len(test_x)
+        training.epoch(net, x, y, BATCH, optimizer, schedule)
+    return training.accuracy(net, *test)
 
 
 def main() -> None:

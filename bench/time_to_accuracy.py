@@ -47,37 +47,21 @@ def train_torch(folder: Path, cores: list[int], target: float, seed: int) -> lis
     """Accuracies after each epoch."""
     os.sched_setaffinity(0, cores)
     import torch
-    from torch_nets import to_torch
+    import torch_training as training
 
-    from corenet import datasets, models
+    from corenet import datasets
 
     torch.set_num_threads(len(cores))
     torch.manual_seed(seed)
     sets = datasets.load(folder)
-
-    def tensors(data: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        x = (torch.from_numpy(data.x).permute(0, 3, 1, 2).float() / 255 - data.mean[0]) / data.std[0]
-        return x.contiguous(memory_format=torch.channels_last), torch.from_numpy(data.y)
-
-    (x, y), (test_x, test_y) = map(tensors, sets)
-    net = to_torch(models.get(MODEL)).to(memory_format=torch.channels_last)
+    (x, y), test = (training.tensors(part, (sets[0].mean, sets[0].std)) for part in sets)
+    net = training.channels_last(MODEL)
     optimizer = torch.optim.Adam(net.parameters(), RATE)
-    steps = -(-len(x) // BATCH)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=EPOCHS * steps, cycle_momentum=False)
+    schedule = training.one_cycle(optimizer, RATE, EPOCHS, len(x), BATCH)
     reached: list[float] = []
     while len(reached) < EPOCHS and max(reached, default=0) < target:
-        net.train()
-        for rows in torch.randperm(len(x)).split(BATCH):
-            optimizer.zero_grad(set_to_none=True)
-            torch.nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
-            optimizer.step()
-            schedule.step()
-        net.eval()
-        with torch.inference_mode():
-            hits = sum(
-                int((net(a).argmax(1) == b).sum()) for a, b in zip(test_x.split(500), test_y.split(500), strict=True)
-            )
-        reached.append(hits / len(test_x))
+        training.epoch(net, x, y, BATCH, optimizer, schedule)
+        reached.append(training.accuracy(net, *test))
     return reached
 
 
