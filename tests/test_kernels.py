@@ -11,6 +11,7 @@ from kernel_cases import Case, all_cases
 from kernel_cases_training import DOUBLE as DOUBLE_IN_TRAINING
 
 import corenet.kernels
+from corenet.kernels import pool
 from corenet.kernels.backend import bf16_problem, numba_problem
 from corenet.kernels.operation import Operation
 
@@ -110,3 +111,23 @@ def test_every_operation_has_cases_and_a_nest():
     for op in operations().values():
         assert op.loops is not None and op.__doc__
         assert list(inspect.signature(op.loops).parameters) == list(inspect.signature(op.reference).parameters)
+
+
+@needs_numba
+@pytest.mark.parametrize("channels", [5, 12, 16, 19])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32])
+def test_the_first_nan_of_a_window_wins_whatever_comes_after(channels, dtype):
+    """As in the definition, so that a run that has gone wrong shows it; and of equals the first wins."""
+    x = np.random.default_rng(0).integers(-2, 3, (2, 1, 9, 9, channels)).astype(np.float32)
+    x[x == 1], x[x == -1] = np.nan, -np.inf
+    from corenet.kernels.numba_backend import compile_for
+
+    results = []
+    for compiled in (False, True):
+        y, which = np.zeros((2, 1, 4, 4, channels), np.float32), np.zeros((2, 1, 4, 4, channels), dtype)
+        args = 2, x, y, which, (1, 3, 3), (1, 2, 2), (0, 0, 0)
+        (compile_for(pool.max_forward, args, parallel=False) if compiled else pool.max_forward)(*args)
+        results.append((y, which))
+    assert 0 < np.isnan(results[0][0]).sum() < results[0][0].size
+    for expected, got in zip(*results, strict=True):
+        np.testing.assert_array_equal(got, expected)
