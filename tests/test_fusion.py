@@ -7,7 +7,20 @@ from nets import Chunk, ended
 from corenet import nn, optim
 from corenet.engine import initial_state, make_plan
 from corenet.kernels.backend import numba_problem, select
-from corenet.nn import AvgPool2d, Concat, Conv1d, Conv2d, CrossEntropy, Dropout, Identity, MaxPool1d, MaxPool2d, ReLU
+from corenet.nn import (
+    AvgPool2d,
+    Concat,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    CrossEntropy,
+    Dropout,
+    Identity,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+    ReLU,
+)
 
 from corenet.nn import Residual, Sequential  # isort: skip
 
@@ -20,6 +33,7 @@ FUSED = {
         [Conv2d(1, 6, 5, padding=2), ReLU(), MaxPool2d(2), Conv2d(6, 7, 5, padding=2), ReLU(), MaxPool2d(2)],
         IMAGE,
     ),
+    "a volume": ([Conv3d(1, 2, 3, padding=1), ReLU(), MaxPool3d((3, 2, 2))], (7, 6, 5, 1)),
     "a sequence": ([Conv1d(2, 5, 9), ReLU(), MaxPool1d(4)], (40, 2)),
 }  # fmt: skip
 LEFT_ALONE = {
@@ -54,7 +68,7 @@ def test_fused_steps_give_what_the_others_give(label):
     fused, plain = (plan_of(layers, shape, fused) for fused in (True, False))
     assert (
         sum(name.startswith("pooled_conv") for name in names(fused))
-        == 2 * sum(isinstance(layer, Conv1d | Conv2d) for layer in layers) - 1
+        == 2 * sum(isinstance(layer, Conv1d | Conv2d | Conv3d) for layer in layers) - 1
     )
     assert "pool.max_backward" not in names(fused) and "pool.max_backward" in names(plain)
     (loss, gradients), (same_loss, expected) = results(fused, shape), results(plain, shape)
