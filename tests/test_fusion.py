@@ -33,7 +33,10 @@ FUSED = {
         [Conv2d(1, 6, 5, padding=2), ReLU(), MaxPool2d(2), Conv2d(6, 7, 5, padding=2), ReLU(), MaxPool2d(2)],
         IMAGE,
     ),
-    "a volume": ([Conv3d(1, 2, 3, padding=1), ReLU(), MaxPool3d((3, 2, 2))], (7, 6, 5, 1)),
+    "a volume": (
+        [Conv3d(1, 2, 3, padding=1), ReLU(), MaxPool3d((3, 2, 2)), Conv3d(2, 3, 2), ReLU(), MaxPool3d((2, 1, 2))],
+        (9, 8, 7, 1),
+    ),
     "a sequence": ([Conv1d(2, 5, 9), ReLU(), MaxPool1d(4)], (40, 2)),
 }  # fmt: skip
 LEFT_ALONE = {
