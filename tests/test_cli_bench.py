@@ -1,6 +1,7 @@
 """corenet bench as a user runs it: tables, JSON, mistakes."""
 
 import json
+from pathlib import Path
 
 import pytest
 from cli_command import CONTROL, Terminal, corenet, fail, succeed, without
@@ -91,6 +92,12 @@ MISTAKES = {
 def test_mistakes_are_one_line(arguments, tmp_path):
     (tmp_path / "text.json").write_text("text")
     assert MISTAKES[arguments] in fail("bench", *arguments, cwd=tmp_path)
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that takes no files, even from root")
+def test_a_folder_that_takes_no_files_is_found_out_before_anything_is_measured(tmp_path):
+    said = fail("bench", "kernels", "--quick", "--json", "/proc/x.json", cwd=tmp_path)
+    assert "--json /proc/x.json: expected a file to write, got No such file or directory in /proc" in said
 
 
 def test_peers_without_pytorch(tmp_path):

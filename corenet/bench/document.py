@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import math
 import platform
+import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,13 @@ def check_writable(path: Path) -> None:
     """Find out before the measurements, which take long, what would be in the way after them. Raises FileError."""
     folder = path.parent
     got = "a folder" if path.is_dir() else None if folder.is_dir() else f"no folder {folder}"
-    if got:
-        raise FileError(f"--json {path}", expected="a file to write", got=got)
+    if got is None:
+        try:
+            with tempfile.TemporaryFile(dir=folder):
+                return
+        except OSError as error:  # a folder that takes no files: not ours, read-only, full
+            got = f"{error.strerror} in {folder}"
+    raise FileError(f"--json {path}", expected="a file to write", got=got)
 
 
 def read(path: Path) -> dict[str, Any]:
