@@ -1,4 +1,4 @@
-"""Cases of the gradients of a convolution before a max-pool: part of the table in `kernel_cases.py`."""
+"""Cases of a convolution before a max-pool: part of the table in `kernel_cases.py`."""
 
 from math import prod
 
@@ -41,4 +41,27 @@ def pooled_cases(rng):
         yield Case(pooled_conv.backward_data, args, [4], prod(kernel) * K * prod(window), label, scratch=[11])
 
 
-FAMILIES = (pooled_cases,)
+# padded size, C, K, filter, stride, type of `which`
+HALVED = [
+    ((1, 16, 33), 1, 6, (1, 5, 5), ONE, np.uint8),  # neighbours, by half vectors
+    ((1, 19, 32), 1, 27, (1, 3, 3), (1, 2, 1), np.int32),
+    ((1, 8, 9), 1, 16, (1, 3, 2), ONE, np.uint8),  # too few windows for neighbours
+    ((1, 14, 11), 6, 16, (1, 5, 5), ONE, np.uint8),
+    ((1, 9, 14), 3, 37, (1, 3, 3), (1, 1, 2), np.uint8),
+    ((4, 7, 8), 2, 9, (2, 3, 2), (2, 1, 1), np.int32),
+    ((1, 2, 2), 1, 1, ONE, ONE, np.uint8),
+]
+
+
+def forward_cases(rng):
+    for size, C, K, kernel, stride, which in HALVED:
+        full = [(s - k) // t + 1 for s, k, t in zip(size, kernel, stride, strict=True)]
+        x, w, b = rng.standard_normal((3, *size, C)), rng.standard_normal((*kernel, C, K)), rng.standard_normal(K)
+        y = np.zeros((3, full[0], full[1] // 2, full[2] // 2, K))
+        for name, bias in ("", b), (" no bias", np.zeros(0)):
+            args = [2, x, w, bias, y, np.zeros(y.shape, which), stride]
+            label = f"{size}x{C}->{K} k{kernel} s{stride}{name}"
+            yield Case(pooled_conv.forward, args, [4, 5], prod(kernel) * C, label)
+
+
+FAMILIES = (pooled_cases, forward_cases)

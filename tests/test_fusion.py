@@ -45,7 +45,7 @@ LEFT_ALONE = {
     "dilated": ([Conv2d(1, 6, 5, dilation=2), MaxPool2d(2)], IMAGE),
     "something in between": ([Conv2d(1, 6, 5), Dropout(0.3), MaxPool2d(2)], IMAGE),
     "windows side by side in one pixel": ([Conv2d(1, 6, 5, bias=False), MaxPool2d(2, 1)], IMAGE),
-    "little to gain": ([Conv2d(1, 32, 3, bias=False), MaxPool2d(2)], IMAGE),
+    "little to gain": ([Conv2d(1, 32, 3, bias=False), MaxPool2d(3, 2)], IMAGE),
 }
 
 
@@ -70,7 +70,7 @@ def test_fused_steps_give_what_the_others_give(label):
     layers, shape = FUSED[label]
     fused, plain = (plan_of(layers, shape, fused) for fused in (True, False))
     assert (
-        sum(name.startswith("pooled_conv") for name in names(fused))
+        sum(name.startswith("pooled_conv.backward") for name in names(fused))
         == 2 * sum(isinstance(layer, Conv1d | Conv2d | Conv3d) for layer in layers) - 1
     )
     assert "pool.max_backward" not in names(fused) and "pool.max_backward" in names(plain)
@@ -106,11 +106,24 @@ def test_a_relu_goes_behind_the_pool_and_only_there():
         return [n for n in names(plan_of([Conv2d(1, 32, 3), *layers], IMAGE, True)) if "relu" in n or "max" in n]
 
     relu_last = ["pool.max_forward", "elementwise.relu_forward", "elementwise.relu_backward"]
-    assert order(ReLU(), MaxPool2d(2)) == [*relu_last, "pool.max_backward"]
-    assert order(MaxPool2d(2), ReLU()) == [*relu_last, "pool.max_backward"]
+    assert order(ReLU(), MaxPool2d(3, 2)) == [*relu_last, "pool.max_backward"]
+    assert order(MaxPool2d(3, 2), ReLU()) == [*relu_last, "pool.max_backward"]
     before = ["elementwise.relu_forward", "pool.max_forward"]
     assert order(ReLU(), Concat(MaxPool2d(2), AvgPool2d(2)))[:2] == before
     assert order(ReLU(), Residual(Identity()), MaxPool2d(2))[:2] == before
+
+
+def test_a_pool_of_halves_is_part_of_the_convolution_if_nothing_else_reads_it():
+    def of(pool, *more, **how):
+        return names(plan_of([Conv2d(1, 4, 3, **how), *more, pool], IMAGE, True))
+
+    for layers in [MaxPool2d(2)], [MaxPool2d(2), ReLU()]:
+        found = of(*layers)
+        assert "pooled_conv.forward" in found and not {"conv.forward", "pool.max_forward"} & set(found)
+    for pool in MaxPool2d(2, padding=1), MaxPool2d(3, 2), MaxPool2d(2, 1), Concat(MaxPool2d(2), AvgPool2d(2)):
+        assert "pooled_conv.forward" not in of(pool)
+    assert "pooled_conv.forward" not in of(MaxPool2d(2), dilation=2)
+    assert "pooled_conv.forward" not in of(MaxPool2d(2), Conv2d(4, 4, 3, groups=2))
 
 
 def test_a_bias_sums_behind_the_pool():

@@ -11,7 +11,7 @@ from kernel_cases import Case, all_cases
 from kernel_cases_training import DOUBLE as DOUBLE_IN_TRAINING
 
 import corenet.kernels
-from corenet.kernels import pool
+from corenet.kernels import pool, pooled_conv
 from corenet.kernels.backend import bf16_problem, numba_problem
 from corenet.kernels.operation import Operation
 
@@ -120,13 +120,31 @@ def test_the_first_nan_of_a_window_wins_whatever_comes_after(channels, dtype):
     """As in the definition, so that a run that has gone wrong shows it; and of equals the first wins."""
     x = np.random.default_rng(0).integers(-2, 3, (2, 1, 9, 9, channels)).astype(np.float32)
     x[x == 1], x[x == -1] = np.nan, -np.inf
+    compare_winners(pool.max_forward, (x,), channels, dtype, ((1, 3, 3), (1, 2, 2), (0, 0, 0)))
+
+
+@needs_numba
+@pytest.mark.parametrize("channels", [5, 16, 27])
+@pytest.mark.parametrize("width", [9, 17])  # the latter has neighbours
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32])
+def test_so_it_does_in_a_convolution_with_its_pool(channels, width, dtype):
+    rng = np.random.default_rng(0)
+    x = rng.integers(-2, 3, (2, 1, 9, width, 1)).astype(np.float32)
+    x[x == 1] = np.nan
+    w = rng.integers(1, 3, (1, 1, 1, 1, channels)).astype(np.float32)
+    compare_winners(pooled_conv.forward, (x, w, w[0, 0, 0, 0]), channels, dtype, ((1, 1, 1),))
+
+
+def compare_winners(op, operands, channels, dtype, how):
+    """The definition and the nest: the same numbers and places."""
     from corenet.kernels.numba_backend import compile_for
 
     results = []
     for compiled in (False, True):
-        y, which = np.zeros((2, 1, 4, 4, channels), np.float32), np.zeros((2, 1, 4, 4, channels), dtype)
-        args = 2, x, y, which, (1, 3, 3), (1, 2, 2), (0, 0, 0)
-        (compile_for(pool.max_forward, args, parallel=False) if compiled else pool.max_forward)(*args)
+        shape = (2, 1, 4, operands[0].shape[3] // 2, channels)
+        y, which = np.zeros(shape, np.float32), np.zeros(shape, dtype)
+        args = 2, *operands, y, which, *how
+        (compile_for(op, args, parallel=False) if compiled else op)(*args)
         results.append((y, which))
     assert 0 < np.isnan(results[0][0]).sum() < results[0][0].size
     for expected, got in zip(*results, strict=True):

@@ -4,7 +4,8 @@
     norm → add → ReLU   sum with a shortcut before it, and the sum of two gradients behind it (`batchnorm_relu.py`)
     ReLU → max-pool     the ReLU goes behind the pool, where there is less to do: the maximum commutes with it
     bias → max-pool     every gradient behind the pool goes to one pixel before it: the sum over either is the bias's
-    conv → max-pool     the gradients of the convolution are made from the pool's, winner by winner (`pooled_conv.py`)
+    conv → max-pool     the gradients of the convolution are made from the pool's, winner by winner (`pooled_conv.py`),
+                        and a 2×2 pool is part of the convolution: what it reads is never in memory
 
 A rule looks for its pattern among the forward steps, makes sure that nothing else reads or writes what lies in
 between, and replaces the backward steps with the forward ones. Results are those of the steps as planned: the same bits
@@ -29,7 +30,7 @@ def replace_runs(forward: Steps, backward: Steps, output: Buffer) -> tuple[Steps
     """The steps, in order of running, with every pattern replaced; `output` is read when they are done."""
     reader = Step(_read_output, (output,))
     forward = [*forward, reader]
-    for rule in (_relu_in_norm, _relu_in_norm_and_add, _pool_before_relu, _bias_behind_pool, _gradients_of_winners):
+    for rule in RULES:
         forward, backward = rule(forward, backward)
     return [step for step in forward if step is not reader], backward
 
@@ -207,3 +208,25 @@ def _gradients_of_winners(forward: Steps, backward: Steps) -> tuple[Steps, Steps
         else:
             backward = _replaced(backward, changes)
     return forward, backward
+
+
+def _pool_in_convolution(forward: Steps, backward: Steps) -> tuple[Steps, Steps]:
+    for convolution, pooling in _runs(forward, conv.forward, pool.max_forward):
+        *operands, y, stride, dilation, groups = convolution.args
+        between, z, which, *how = pooling.args
+        if tuple(how) != pooled_conv.HALVES or groups > 1 or max(dilation) > 1 or between.root is not y.root:
+            continue
+        if _users([*forward, *backward], y) == [convolution, pooling]:
+            step = Step(pooled_conv.forward, (*operands, z, which, stride), convolution.layer)
+            forward = _replaced(forward, {id(convolution): [], id(pooling): [step]})
+    return forward, backward
+
+
+RULES = (
+    _relu_in_norm,
+    _relu_in_norm_and_add,
+    _pool_before_relu,
+    _bias_behind_pool,
+    _gradients_of_winners,
+    _pool_in_convolution,
+)

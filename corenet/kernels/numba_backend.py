@@ -29,6 +29,7 @@ from .channel_tile import channel_sums, channel_tile, make_channel_sums, make_ch
 from .max_tile import make_max_tile, max_tile
 from .operation import Operation
 from .patch import Patch, make_patch
+from .pooled_tile import make_pooled_tile, near_pooled_tile, pooled_tile
 from .row_pass import RowPass, make_row_pass
 from .sparse_tile import make_sparse_tile, sparse_tile
 from .strip import make_strip, strip
@@ -99,6 +100,8 @@ def bf16_problem() -> str | None:
 INTRINSICS: dict[Callable, Callable] = {  # others than the register tile; some know how many rows of it fit this CPU
     sparse_tile: make_sparse_tile,
     max_tile: make_max_tile,
+    pooled_tile: lambda: make_pooled_tile(tile_rows(), near=False),
+    near_pooled_tile: lambda: make_pooled_tile(tile_rows(), near=True),
     strip: make_strip,
     channel_tile: lambda: make_channel_tile(tile_rows()),
     channel_sums: lambda: make_channel_sums(tile_rows()),

@@ -1,6 +1,8 @@
-"""The gradients of a convolution whose output goes into a max-pool, straight from the gradient behind the pool.
+"""A convolution whose output goes into a max-pool: in one pass forward, and gradients straight from those behind the pool.
 
-Only the pixel that won a window has a gradient, so behind a 2×2 pool three quarters of the convolution's dy are 0, and
+    forward            y[i,o,k] = max over the window's pixels of the convolution, which[i,o,k] = the winner's place
+
+The convolution's own output is never in memory (`pooled_tile.py`). And only the pixel that won a window has a gradient, so behind a 2×2 pool three quarters of the convolution's dy are 0, and
 more where a ReLU is dead. These kernels go from one winner to the next instead:
 
     backward_weights   dw[f,c,k] = Σ over windows       dy[i,o,k] · x[i, winner·stride + f, c]
@@ -17,10 +19,13 @@ import numpy as np
 
 from . import conv, pool
 from .operation import device, operation, prange
+from .pooled_tile import PLACES, near_pooled_tile, pooled_tile, windows_at_once
 from .sparse_tile import sparse_tile
-from .tile import LANES, padded
+from .tile import LANES, NARROW, ROWS, padded
 
 NONE = (1, 1, 1)  # dilation: pixels of a filter are neighbours
+HALVES = (1, 2, 2), (1, 2, 2), (0, 0, 0)  # window, step and padding of a pool that halves an image
+MOST = 8  # windows: tables are longer by that, since a tile reads as many entries as it has rows
 
 
 def is_faster(w_shape, y_shape, z_shape) -> bool:
@@ -30,6 +35,53 @@ def is_faster(w_shape, y_shape, z_shape) -> bool:
     winners = 2 * F * R * -(-S * C // LANES) + 3  # unaligned rows cost twice, finding the winner a little
     dense = F * R * S * C / LANES * (padded(K, LANES) / K) + 0.5  # and dy is written in full
     return winners * math.prod(z_shape) < dense * math.prod(y_shape)
+
+
+@operation
+def forward(n, x, w, b, y, which, stride):
+    """The 2×2 max-pool of the first n padded images of x convolved with w, plus b (shape (0,): no bias), into y, and
+    each winner's place, into which; an odd last line or column is left out."""
+    sizes = [(x.shape[1 + a] - w.shape[a]) // stride[a] + 1 for a in range(3)]
+    full = np.empty((x.shape[0], *sizes, w.shape[4]), y.dtype)
+    conv.forward(n, x, w, b, full, stride, NONE, 1)
+    pool.max_forward(n, full, y, which, *HALVES)
+
+
+@forward.nest
+def forward_nest(n, x, w, b, y, which, stride):
+    D, H, W, C = x.shape[1], x.shape[2], x.shape[3], x.shape[4]
+    F, R, S, K = w.shape[0], w.shape[1], w.shape[2], w.shape[4]
+    P, Q = y.shape[2], y.shape[3]
+    windows = y.shape[1] * P * Q
+    a_row = np.empty((windows + MOST) * PLACES, np.int64)
+    for m in range(a_row.shape[0]):
+        t, place = min(m // PLACES, windows - 1), m % PLACES
+        o, p, q = t // (P * Q), 2 * (t // Q % P) + place // 2, 2 * (t % Q) + place % 2
+        a_row[m] = ((o * stride[0] * H + p * stride[1]) * W + q * stride[2]) * C
+    a_tap, b_tap = np.empty(F * R, np.int64), np.empty(F * R, np.int64)
+    for t in range(F * R):
+        a_tap[t], b_tap[t] = (t // R * H + t % R) * W * C, t * S * C * K
+    flat_x, flat_w, flat_y, flat_which = x.reshape(-1), w.reshape(-1), y.reshape(-1), which.reshape(-1)
+    begin = b if b.shape[0] > 0 else np.zeros(K, np.float32)
+    whole = K // LANES  # vectors of LANES columns; what is left goes by NARROW ones
+    for i in prange(n):
+        for vector in range(whole + (K % LANES + NARROW - 1) // NARROW):
+            lanes = LANES if vector < whole else NARROW
+            k = vector * lanes if vector < whole else whole * LANES + (vector - whole) * lanes
+            high = windows_at_once(ROWS, True, lanes)
+            near = stride[2] * C == 1 and Q >= high  # pixels of a line of a grey image are neighbours
+            across = Q if near else windows
+            high = windows_at_once(ROWS, near, lanes)
+            for line in range(0, windows, across):
+                for block in range(line, line + across, high):
+                    t = max(line, min(block, line + across - high))  # a last one goes over some windows again
+                    count, cols, y0 = min(high, line + across - t), min(lanes, K - k), (i * windows + t) * K + k
+                    if near:
+                        near_pooled_tile(flat_x, i * D * H * W * C, a_row, t * PLACES, count, a_tap, b_tap, S * C,
+                                         flat_w, k, K, begin, k, flat_y, flat_which, y0, K, cols)  # fmt: skip
+                    else:
+                        pooled_tile(flat_x, i * D * H * W * C, a_row, t * PLACES, count, a_tap, b_tap, S * C,
+                                    flat_w, k, K, begin, k, flat_y, flat_which, y0, K, cols)  # fmt: skip
 
 
 def _before_pool(n, dy, which, sizes, window, step, around):
