@@ -31,10 +31,10 @@ from .operation import Operation
 from .patch import Patch, make_patch
 from .pooled_tile import make_pooled_tile, near_pooled_tile, pooled_tile
 from .row_pass import RowPass, make_row_pass
-from .sparse_tile import make_sparse_tile, sparse_tile
 from .strip import make_strip, strip
 from .tile import make_tile, near_tile, rows_for, tile
 from .turned_tile import make_turn, make_turned_tile, turn, turned_tile
+from .winner_tile import gather_winners, make_gather_winners, make_scatter_winners, scatter_winners
 
 
 def source_key() -> str:
@@ -98,10 +98,11 @@ def bf16_problem() -> str | None:
 
 
 INTRINSICS: dict[Callable, Callable] = {  # others than the register tile; some know how many rows of it fit this CPU
-    sparse_tile: make_sparse_tile,
     max_tile: make_max_tile,
     pooled_tile: lambda: make_pooled_tile(tile_rows(), near=False),
     near_pooled_tile: lambda: make_pooled_tile(tile_rows(), near=True),
+    gather_winners: lambda: make_gather_winners(tile_rows()),
+    scatter_winners: lambda: make_scatter_winners(tile_rows()),
     strip: make_strip,
     channel_tile: lambda: make_channel_tile(tile_rows()),
     channel_sums: lambda: make_channel_sums(tile_rows()),

@@ -1,16 +1,17 @@
-"""A convolution whose output goes into a max-pool: in one pass forward, and gradients straight from those behind the pool.
+"""A convolution whose output goes into a max-pool: one pass forward, and gradients straight from those behind the pool.
 
     forward            y[i,o,k] = max over the window's pixels of the convolution, which[i,o,k] = the winner's place
 
-The convolution's own output is never in memory (`pooled_tile.py`). And only the pixel that won a window has a gradient, so behind a 2×2 pool three quarters of the convolution's dy are 0, and
-more where a ReLU is dead. These kernels go from one winner to the next instead:
+The convolution's own output is never in memory (`pooled_tile.py`). Only the pixel that won a window has a gradient, so
+behind a 2×2 pool three quarters of the convolution's dy are 0, and more where a ReLU is dead. The gradients go from one
+winner to the next instead:
 
     backward_weights   dw[f,c,k] = Σ over windows       dy[i,o,k] · x[i, winner·stride + f, c]
     backward_data      dx[i, winner·stride + f, c]  +=  dy[i,o,k] · w[f,c,k]
 
-Each winner brings F·R rows of (s, c), contiguous in x and in a filter: the sparse tile's rows (`sparse_tile.py`).
+Each winner brings F·R rows of (s, c), contiguous in x and in a filter: those of a winner tile (`winner_tile.py`).
 Arrays are those of `conv.py`, without groups and dilation, and of `pool.py`: dy and which (chunk, O, P, Q, K) behind
-the pool. A winner whose dy is 0 is left out.
+the pool.
 """
 
 import math
@@ -20,8 +21,8 @@ import numpy as np
 from . import conv, pool
 from .operation import device, operation, prange
 from .pooled_tile import PLACES, near_pooled_tile, pooled_tile, windows_at_once
-from .sparse_tile import sparse_tile
 from .tile import LANES, NARROW, ROWS, padded
+from .winner_tile import gather_winners, scatter_winners
 
 NONE = (1, 1, 1)  # dilation: pixels of a filter are neighbours
 HALVES = (1, 2, 2), (1, 2, 2), (0, 0, 0)  # window, step and padding of a pool that halves an image
@@ -69,7 +70,7 @@ def forward_nest(n, x, w, b, y, which, stride):
             lanes = LANES if vector < whole else NARROW
             k = vector * lanes if vector < whole else whole * LANES + (vector - whole) * lanes
             high = windows_at_once(ROWS, True, lanes)
-            near = stride[2] * C == 1 and Q >= high  # pixels of a line of a grey image are neighbours
+            near = stride[2] * C == 1 and high <= Q  # pixels of a line of a grey image are neighbours
             across = Q if near else windows
             high = windows_at_once(ROWS, near, lanes)
             for line in range(0, windows, across):
@@ -126,17 +127,9 @@ def backward_weights_nest(n, x, dy, which, dw, stride, window, step, around):
         x_row[m], sum_row[m] = (m // R * H + m % R) * W * C, m * columns
     flat_x, flat_dy, flat_which, flat_dw = x.reshape(-1), dy.reshape(-1), which.reshape(-1), dw.reshape(-1)
     for k in prange(K):
-        value, offset = np.empty(windows, np.float32), np.empty(windows, np.int64)
         sums = np.zeros(rows * columns, np.float32)
-        for i in range(n):
-            count = 0
-            for t in range(windows):
-                at = (i * windows + t) * K + k
-                value[count], offset[count] = flat_dy[at], first[t] + inside[flat_which[at]]
-                count += flat_dy[at] != 0
-            for column in range(0, columns, LANES):
-                sparse_tile(value, offset, count, flat_x, i * D * H * W * C + column, x_row, rows,
-                            sums, column, sum_row, min(LANES, columns - column))  # fmt: skip
+        gather_winners(flat_x, D * H * W * C, first, inside, flat_dy, flat_which, k, K, n,
+                       x_row, rows, sums, sum_row, columns)  # fmt: skip
         for m in range(rows * columns):
             flat_dw[m * K + k] = sums[m]
 
@@ -149,13 +142,14 @@ def _extent(size, padding, outputs, window, step, around, filter_size, stride):
 
 
 def backward_data_work(dx_shape, dy_shape, w_shape, stride, padding, window, step, around) -> int:
-    """Floats of scratch that backward_data needs: padded images, and the filters, outputs first."""
+    """Floats of scratch that backward_data needs: the filters, outputs first, and padded images."""
     total = dx_shape[0] * dx_shape[4]
     for a in range(3):
         total *= _extent(
             dx_shape[1 + a], padding[a], dy_shape[1 + a], window[a], step[a], around[a], w_shape[a], stride[a]
         )
-    return total + math.prod(w_shape)
+    F, R, S, C, K = w_shape
+    return K * F * R * padded(S * C, LANES) + total
 
 
 @operation
@@ -179,37 +173,23 @@ def backward_data_nest(n, dy, which, w, dx, sizes, stride, padding, window, step
     image = depth * height * width * C
     first, inside = np.empty(windows, np.int64), np.empty(places, np.int64)
     _windows(output, stride, window, step, around, height, width, C, first, inside)
+    flat_w, flat_dy, flat_which, flat_dx = w.reshape(-1), dy.reshape(-1), which.reshape(-1), dx.reshape(-1)
+    line = padded(columns, LANES)  # rows of the filters in `work` begin where vectors do
+    filters = K * rows * line
     w_row, image_row = np.empty(rows, np.int64), np.empty(rows, np.int64)
     for m in range(rows):
-        w_row[m], image_row[m] = m * columns, (m // R * height + m % R) * width * C
-    filters = work[work.shape[0] - K * rows * columns :]
-    flat_w = w.reshape(-1)
-    for m in range(rows * columns):
+        w_row[m], image_row[m] = m * line, (m // R * height + m % R) * width * C
         for k in range(K):
-            filters[k * rows * columns + m] = flat_w[m * K + k]
-    flat_dy, flat_which, flat_dx = dy.reshape(-1), which.reshape(-1), dx.reshape(-1)
+            for j in range(columns):
+                work[(k * rows + m) * line + j] = flat_w[(m * columns + j) * K + k]
     for i in prange(n):
-        # The outputs that each pixel of a window has won, of one window after the other.
-        value, offset = np.empty((places, K), np.float32), np.empty((places, K), np.int64)
-        count = np.zeros(places, np.int64)
-        images = work[i * image : (i + 1) * image]
-        images[:] = 0
-        for t in range(windows):
-            at = (i * windows + t) * K
-            for k in range(K):
-                place = flat_which[at + k]
-                e = count[place]
-                value[place, e], offset[place, e] = flat_dy[at + k], k * rows * columns
-                count[place] = e + (flat_dy[at + k] != 0)
-            for place in range(places):
-                if count[place]:
-                    for column in range(0, columns, LANES):
-                        sparse_tile(value[place], offset[place], count[place], filters, column, w_row, rows,
-                                    images, first[t] + inside[place] + column, image_row,
-                                    min(LANES, columns - column))  # fmt: skip
-                    count[place] = 0
+        work[filters + i * image : filters + (i + 1) * image] = 0
+        for place in range(places):
+            for t in range(windows):
+                scatter_winners(flat_dy, flat_which, (i * windows + t) * K, K, place, work, rows * line, w_row, rows,
+                                work, filters + i * image + first[t] + inside[place], image_row, columns)  # fmt: skip
         for d in range(D):
             for h in range(H):
-                start = (((d + padding[0]) * height + h + padding[1]) * width + padding[2]) * C
-                line = ((i * D + d) * H + h) * W * C
-                flat_dx[line : line + W * C] = images[start : start + W * C]
+                start = filters + i * image + (((d + padding[0]) * height + h + padding[1]) * width + padding[2]) * C
+                target = ((i * D + d) * H + h) * W * C
+                flat_dx[target : target + W * C] = work[start : start + W * C]

@@ -2,8 +2,8 @@
 
     y[t][j], which[t][j] = max and argmax over place of  Σ_tap Σ_l  a[t, place, tap, l] · b[tap, l][j]     j < cols
 
-Rows of `a` come window by window: the four pixels of a 2×2 window, line by line. Tables and taps are those of `tile.py`,
-and so is the order of each sum; largest and first as in `max_tile.py`.
+Rows of `a` come window by window: the four pixels of a 2×2 window, line by line. Tables and taps are those of
+`tile.py`, and so is the order of each sum; largest and first as in `max_tile.py`.
 """
 
 import functools
