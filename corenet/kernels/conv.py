@@ -62,13 +62,13 @@ def forward_nest(n, x, w, b, y, stride, dilation, groups):
     F, R, S, inputs, K = w.shape
     O, P, Q = y.shape[1], y.shape[2], y.shape[3]  # noqa: E741
     image, pixels, outputs = D * H * W * C, O * P * Q, K // groups
-    a_row = np.empty(pixels + 2 * ROWS, np.int64)
-    c_row = np.empty(pixels + 2 * ROWS, np.int64)
-    for m in range(a_row.shape[0]):
-        pixel = min(m, pixels - 1)
-        o, p, q = pixel // (P * Q), pixel // Q % P, pixel % Q
-        a_row[m] = ((o * stride[0] * H + p * stride[1]) * W + q * stride[2]) * C
-        c_row[m] = pixel * K
+    a_row, c_row, m = np.empty(pixels + 2 * ROWS, np.int64), np.empty(pixels + 2 * ROWS, np.int64), 0
+    for o in range(O):
+        for p in range(P):
+            for q in range(Q):
+                a_row[m], c_row[m] = ((o * stride[0] * H + p * stride[1]) * W + q * stride[2]) * C, m * K
+                m += 1
+    a_row[m:], c_row[m:] = a_row[m - 1], c_row[m - 1]  # tables are read beyond their end
     whole_rows = groups == 1 and dilation[2] == 1
     columns = 1 if whole_rows else S
     length = S * C if whole_rows else inputs

@@ -17,7 +17,8 @@ def clip(low, high, gradient, limit):
 @clip.nest
 def clip_nest(low, high, gradient, limit):
     most = np.float32(limit)
-    for j in prange(low, high):
+    gradient = gradient[low:high]
+    for j in prange(high - low):
         value = gradient[j]
         value = most if value > most else value
         gradient[j] = -most if value < -most else value
@@ -44,7 +45,8 @@ def scale(low, high, gradient, factor):
 @scale.nest
 def scale_nest(low, high, gradient, factor):
     by = np.float32(factor[0])
-    for j in prange(low, high):
+    gradient = gradient[low:high]
+    for j in prange(high - low):
         gradient[j] *= by
 
 
@@ -58,5 +60,6 @@ def average(low, high, parameters, old, new, decay):
 @average.nest
 def average_nest(low, high, parameters, old, new, decay):
     keep, rest = np.float32(decay), np.float32(1 - decay)
-    for j in prange(low, high):
+    parameters, old, new = parameters[low:high], old[low:high], new[low:high]
+    for j in prange(high - low):
         new[j] = keep * old[j] + rest * parameters[j]

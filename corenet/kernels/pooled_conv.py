@@ -54,11 +54,16 @@ def forward_nest(n, x, w, b, y, which, stride):
     F, R, S, K = w.shape[0], w.shape[1], w.shape[2], w.shape[4]
     P, Q = y.shape[2], y.shape[3]
     windows = y.shape[1] * P * Q
-    a_row = np.empty((windows + MOST) * PLACES, np.int64)
-    for m in range(a_row.shape[0]):
-        t, place = min(m // PLACES, windows - 1), m % PLACES
-        o, p, q = t // (P * Q), 2 * (t // Q % P) + place // 2, 2 * (t % Q) + place % 2
-        a_row[m] = ((o * stride[0] * H + p * stride[1]) * W + q * stride[2]) * C
+    a_row, m = np.empty((windows + MOST) * PLACES, np.int64), 0
+    for o in range(y.shape[1]):
+        for p in range(P):
+            for q in range(Q):
+                corner = ((o * stride[0] * H + 2 * p * stride[1]) * W + 2 * q * stride[2]) * C
+                a_row[m], a_row[m + 1] = corner, corner + stride[2] * C
+                below = corner + stride[1] * W * C
+                a_row[m + 2], a_row[m + 3] = below, below + stride[2] * C
+                m += PLACES
+    a_row[m:] = a_row[m - 1]
     a_tap, b_tap = np.empty(F * R, np.int64), np.empty(F * R, np.int64)
     for t in range(F * R):
         a_tap[t], b_tap[t] = (t // R * H + t % R) * W * C, t * S * C * K
@@ -103,11 +108,13 @@ def backward_weights(n, x, dy, which, dw, stride, window, step, around):
 def _windows(output, stride, window, step, around, H, W, C, first, inside):
     """Where in the convolution's image the first pixel of each window's filter lies, and how much further for each of
     the window's pixels."""
-    _, P, Q = output
-    for t in range(first.shape[0]):
-        o, p, q = t // (P * Q), t // Q % P, t % Q
-        d, h, v = o * step[0] - around[0], p * step[1] - around[1], q * step[2] - around[2]
-        first[t] = ((d * stride[0] * H + h * stride[1]) * W + v * stride[2]) * C
+    t = 0
+    for o in range(output[0]):
+        for p in range(output[1]):
+            for q in range(output[2]):
+                d, h, v = o * step[0] - around[0], p * step[1] - around[1], q * step[2] - around[2]
+                first[t] = ((d * stride[0] * H + h * stride[1]) * W + v * stride[2]) * C
+                t += 1
     for t in range(inside.shape[0]):
         d, h, v = t // (window[1] * window[2]), t // window[2] % window[1], t % window[2]
         inside[t] = ((d * stride[0] * H + h * stride[1]) * W + v * stride[2]) * C

@@ -1,7 +1,8 @@
 """What optimizers do to each parameter: elementwise on the columns low … high of flat vectors.
 
 The old values are read from one buffer and the new written to another, so a step that is interrupted can be done again.
-`hyper` (float64) holds the numbers of this step, filled in by `corenet.optim`; formulas are PyTorch's.
+`hyper` (float64) holds the numbers of this step, filled in by `corenet.optim`; formulas are PyTorch's. Nests go over
+views that begin at `low`: Numba makes vectors only of loops whose indices begin at 0.
 """
 
 import numpy as np
@@ -27,7 +28,9 @@ def sgd(low, high, old, new, gradient, old_velocity, new_velocity, hyper):
 def sgd_nest(low, high, old, new, gradient, old_velocity, new_velocity, hyper):
     rate, momentum = np.float32(hyper[0]), np.float32(hyper[1])
     decay, nesterov = np.float32(hyper[2]), hyper[3] > 0
-    for j in prange(low, high):
+    old, new, gradient = old[low:high], new[low:high], gradient[low:high]
+    old_velocity, new_velocity = old_velocity[low:high], new_velocity[low:high]
+    for j in prange(high - low):
         direction = gradient[j] + decay * old[j]
         velocity = momentum * old_velocity[j] + direction
         new_velocity[j] = velocity
@@ -56,7 +59,10 @@ def adam_nest(low, high, old, new, gradient, old_mean, new_mean, old_square, new
     rest1, rest2 = np.float32(1 - hyper[1]), np.float32(1 - hyper[2])
     eps, decay = np.float32(hyper[3]), np.float32(hyper[4])
     correction1, correction2 = np.float32(hyper[5]), np.float32(hyper[6])
-    for j in prange(low, high):
+    old, new, gradient = old[low:high], new[low:high], gradient[low:high]
+    old_mean, new_mean = old_mean[low:high], new_mean[low:high]
+    old_square, new_square = old_square[low:high], new_square[low:high]
+    for j in prange(high - low):
         direction = gradient[j] + decay * old[j]
         mean = beta1 * old_mean[j] + rest1 * direction
         square = beta2 * old_square[j] + rest2 * direction * direction
@@ -87,7 +93,10 @@ def adamw_nest(low, high, old, new, gradient, old_mean, new_mean, old_square, ne
     rest1, rest2 = np.float32(1 - hyper[1]), np.float32(1 - hyper[2])
     eps, shrink = np.float32(hyper[3]), np.float32(hyper[0] * hyper[4])
     correction1, correction2 = np.float32(hyper[5]), np.float32(hyper[6])
-    for j in prange(low, high):
+    old, new, gradient = old[low:high], new[low:high], gradient[low:high]
+    old_mean, new_mean = old_mean[low:high], new_mean[low:high]
+    old_square, new_square = old_square[low:high], new_square[low:high]
+    for j in prange(high - low):
         mean = beta1 * old_mean[j] + rest1 * gradient[j]
         square = beta2 * old_square[j] + rest2 * gradient[j] * gradient[j]
         new_mean[j] = mean
@@ -112,7 +121,10 @@ def rmsprop(low, high, old, new, gradient, old_square, new_square, old_velocity,
 def rmsprop_nest(low, high, old, new, gradient, old_square, new_square, old_velocity, new_velocity, hyper):
     rate, alpha, rest = np.float32(hyper[0]), np.float32(hyper[1]), np.float32(1 - hyper[1])
     eps, decay, momentum = np.float32(hyper[2]), np.float32(hyper[3]), np.float32(hyper[4])
-    for j in prange(low, high):
+    old, new, gradient = old[low:high], new[low:high], gradient[low:high]
+    old_square, new_square = old_square[low:high], new_square[low:high]
+    old_velocity, new_velocity = old_velocity[low:high], new_velocity[low:high]
+    for j in prange(high - low):
         direction = gradient[j] + decay * old[j]
         square = alpha * old_square[j] + rest * direction * direction
         velocity = momentum * old_velocity[j] + direction / (np.sqrt(square) + eps)
@@ -146,7 +158,11 @@ def rmsprop_centered_nest(
 ):
     rate, alpha, rest = np.float32(hyper[0]), np.float32(hyper[1]), np.float32(1 - hyper[1])
     eps, decay, momentum = np.float32(hyper[2]), np.float32(hyper[3]), np.float32(hyper[4])
-    for j in prange(low, high):
+    old, new, gradient = old[low:high], new[low:high], gradient[low:high]
+    old_square, new_square = old_square[low:high], new_square[low:high]
+    old_velocity, new_velocity = old_velocity[low:high], new_velocity[low:high]
+    old_mean, new_mean = old_mean[low:high], new_mean[low:high]
+    for j in prange(high - low):
         direction = gradient[j] + decay * old[j]
         square = alpha * old_square[j] + rest * direction * direction
         mean = alpha * old_mean[j] + rest * direction
@@ -171,7 +187,9 @@ def adagrad(low, high, old, new, gradient, old_sum, new_sum, hyper):
 @adagrad.nest
 def adagrad_nest(low, high, old, new, gradient, old_sum, new_sum, hyper):
     rate, eps, decay, initial = np.float32(hyper[0]), np.float32(hyper[1]), np.float32(hyper[2]), np.float32(hyper[3])
-    for j in prange(low, high):
+    old, new, gradient = old[low:high], new[low:high], gradient[low:high]
+    old_sum, new_sum = old_sum[low:high], new_sum[low:high]
+    for j in prange(high - low):
         direction = gradient[j] + decay * old[j]
         total = old_sum[j] + direction * direction
         new_sum[j] = total
@@ -195,7 +213,10 @@ def adadelta(low, high, old, new, gradient, old_square, new_square, old_change, 
 def adadelta_nest(low, high, old, new, gradient, old_square, new_square, old_change, new_change, hyper):
     rate, rho, rest = np.float32(hyper[0]), np.float32(hyper[1]), np.float32(1 - hyper[1])
     eps, decay = np.float32(hyper[2]), np.float32(hyper[3])
-    for j in prange(low, high):
+    old, new, gradient = old[low:high], new[low:high], gradient[low:high]
+    old_square, new_square = old_square[low:high], new_square[low:high]
+    old_change, new_change = old_change[low:high], new_change[low:high]
+    for j in prange(high - low):
         direction = gradient[j] + decay * old[j]
         square = rho * old_square[j] + rest * direction * direction
         change = np.sqrt(old_change[j] + eps) / np.sqrt(square + eps) * direction
