@@ -17,6 +17,7 @@ import types
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding
 import numba
@@ -130,7 +131,9 @@ def _intrinsic(function: Callable) -> Callable:
 
 @cache
 def _device(function: Callable, c_tile: str | None = None):
-    return numba.njit(nogil=True, error_model="numpy")(_rebuild(function, function.__name__, c_tile))
+    # Only nests call it: without the wrappers for other callers it is compiled in half the time.
+    how: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(**how)(_rebuild(function, function.__name__, c_tile))
 
 
 def _uses_tile(function: Callable) -> bool:
@@ -187,7 +190,14 @@ def _dispatcher(operation: Operation, parallel: bool, c_tile: str | None):
     user_setting = config.CACHE_DIR  # type: ignore[attr-defined]
     config.CACHE_DIR = cache_folder()  # type: ignore[attr-defined]
     try:
-        return numba.njit(cache=True, nogil=True, error_model="numpy", parallel=parallel)(rebuilt)
+        how: dict[str, Any] = {
+            "cache": True,
+            "nogil": True,
+            "error_model": "numpy",
+            "no_cfunc_wrapper": True,
+            "parallel": parallel,
+        }
+        return numba.njit(**how)(rebuilt)
     finally:
         config.CACHE_DIR = user_setting  # type: ignore[attr-defined]  # the process's own Numba code keeps its own cache
 

@@ -17,7 +17,7 @@ import numpy as np
 from .tile import LANES
 from .vectors import Vectors
 
-BLOCKS = 4, 2, 1  # vectors that go together: enough sums at a time that none waits for itself
+BLOCKS = 4, 1  # vectors that go together: enough sums at a time that none waits for itself
 
 
 class RowPass:

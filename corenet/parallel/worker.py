@@ -34,6 +34,7 @@ from .balance import get_balancer
 from .barrier import Aborted, Barrier, open_barrier
 from .channel import Channel
 from .chunks import ChunkRunner
+from .compiling import deal
 from .exchange import STEP
 from .memory import Segment
 from .sync import STRATEGIES, Sync
@@ -165,15 +166,11 @@ class Worker:
 
     def do_compile(self) -> None:
         """Compile this worker's share of the kernels; the others find them in the cache on disk."""
-        kernels: dict[tuple, Call] = {}
-        for call in self.uncompiled:
-            kernels.setdefault((call.operation, *map(_kind, call.args)), call)
+        shares = deal(self.uncompiled, self.workers)
         self.uncompiled.clear()
-        # Dealt from the longest to the shortest, so that shares take about as long.
-        for index, call in enumerate(sorted(kernels.values(), key=_length, reverse=True)):
-            if index % self.workers == self.rank:
-                call.link(self.backend)
-                self.channel.send({"event": "compiled", "kernels": len(kernels)})
+        for call in shares[self.rank]:
+            call.link(self.backend)
+            self.channel.send({"event": "compiled", "kernels": sum(map(len, shares))})
         self.channel.send({"event": "done"})
 
     def do_link(self) -> None:
@@ -204,21 +201,10 @@ class Worker:
         self.channel.send({"event": "done"})
 
 
-def _kind(value: Any) -> Any:
-    """What of an argument a kernel is compiled for."""
-    if isinstance(value, np.ndarray):
-        return value.dtype.str, value.ndim, value.flags.c_contiguous
-    return tuple(map(_kind, value)) if isinstance(value, tuple) else type(value)
-
-
-def _length(call: Call) -> int:
-    """How much code there is to compile."""
-    loops = getattr(call.operation, "loops", None)
-    return len(loops.__code__.co_code) if loops else 0
-
-
 def main() -> None:
     """Entry point of the process; the last argument is the descriptor of the channel."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # Kernels are as fast without LLVM's later passes, which take a tenth of the time to compile.
+    os.environ.setdefault("NUMBA_OPT", "1")
     Worker(Channel(int(sys.argv[-1]))).serve()
