@@ -14,6 +14,8 @@ import numpy as np
 import psutil
 import pytest
 
+os.environ.setdefault("NUMBA_OPT", "1")  # as workers do, for kernels that tests compile themselves
+
 import corenet
 from corenet import nn, optim
 from corenet.engine import make_plan
