@@ -138,9 +138,9 @@ def backward_weights_nest(n, x, dy, dw, stride, dilation, groups):
         b_tap[t] = t * Q * K
     flat_x, flat_dy, flat_dw = x.reshape(-1), dy.reshape(-1), dw.reshape(-1)
     zeros, go_on = np.zeros(LANES, np.float32), np.empty(0, np.float32)
-    # Rows of a filter line are neighbours in x: such tiles are faster, unless they would be half empty.
+    # Rows of a filter line are neighbours in x: such tiles are faster, unless a fifth of them would be empty.
     run = dw.shape[2] * C if groups == 1 and dilation[2] == 1 else inputs
-    near = 2 * run > padded(run, near_height(outputs))
+    near = 4 * padded(run, near_height(outputs)) <= 5 * run
     run = run if near else elements
     blocks = (run + 2 * ROWS - 1) // (2 * ROWS)
     # All blocks of a group pass over a few lines of dy and x before any goes on: these stay in the nearest cache.

@@ -84,10 +84,10 @@ def store_rows(n, source, panel, clock):
 
 @store_rows.nest
 def store_rows_nest(n, source, panel, clock):
-    first = clock[FIRST]
-    for i in range(n):
-        for j in range(source.shape[1]):
-            panel[first + i, j] = source[i, j]
+    begin, size = clock[FIRST] * source.shape[1], n * source.shape[1]
+    target, values = panel.reshape(-1)[begin : begin + size], source.reshape(-1)[:size]
+    for j in range(size):
+        target[j] = values[j]
 
 
 @device
