@@ -37,13 +37,16 @@ def forward_nest(n, x, y, kept, samples, clock, layer, p):
     features = x.shape[1]
     for i in prange(n):
         words = np.empty((4, BLOCK), np.uint64)
-        keep = np.empty(4 * BLOCK, np.uint8)
+        four = np.empty(BLOCK, np.uint32)  # what the four words of a counter say, a byte each
+        keep = four.view(np.uint8)
         for first in range(0, features, 4 * BLOCK):  # simple loops, which become vectors
             counter, sample = np.uint64(first // 4), np.uint64(samples[i])
             philox_block(counter, sample, step, np.uint64(layer), seed, seed >> np.uint64(32), words)
-            for word in range(4):
-                for g in range(BLOCK):
-                    keep[4 * g + word] = words[word, g] >= threshold
+            a, b, c, d = words[0], words[1], words[2], words[3]
+            for g in range(BLOCK):
+                low = np.uint64(a[g] >= threshold) | np.uint64(b[g] >= threshold) << np.uint64(8)
+                high = np.uint64(c[g] >= threshold) | np.uint64(d[g] >= threshold) << np.uint64(8)
+                four[g] = np.uint32(low | high << np.uint64(16))
             row, out = x[i, first : first + 4 * BLOCK], y[i, first : first + 4 * BLOCK]
             mask = kept[i, first : first + 4 * BLOCK]
             for j in range(row.shape[0]):

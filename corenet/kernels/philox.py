@@ -41,8 +41,8 @@ def philox_block(first, c1, c2, c3, k0, k1, words):
         key0 = (k0 + np.uint64(r) * np.uint64(0x9E3779B9)) & low
         key1 = (k1 + np.uint64(r) * np.uint64(0xBB67AE85)) & low
         for g in range(words.shape[1]):
-            a = np.uint64(0xD2511F53) * a_words[g]
-            b = np.uint64(0xCD9E8D57) * c_words[g]
+            a = np.uint64(0xD2511F53) * (a_words[g] & low)  # so that LLVM knows: a product of 32 bits by 32
+            b = np.uint64(0xCD9E8D57) * (c_words[g] & low)
             a_words[g], b_words[g] = (b >> shift) ^ b_words[g] ^ key0, b & low
             c_words[g], d_words[g] = (a >> shift) ^ d_words[g] ^ key1, a & low
 
