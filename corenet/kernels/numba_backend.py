@@ -131,7 +131,7 @@ def _intrinsic(function: Callable) -> Callable:
 
 @cache
 def _device(function: Callable, c_tile: str | None = None):
-    # Only nests call it: without the wrappers for other callers it is compiled in half the time.
+    # Only nests may call it: without wrappers for other callers it is compiled sooner, and Python would crash.
     how: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return numba.njit(**how)(_rebuild(function, function.__name__, c_tile))
 
