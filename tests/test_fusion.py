@@ -195,3 +195,15 @@ class Early(nn.Layer):
 def test_the_output_of_a_prediction_is_kept(kind):
     plans = [make_plan(Sequential(Conv2d(1, 3, 3), Early(kind)), IMAGE, 2, fuse=fuse) for fuse in (True, False)]
     assert names(plans[0]) == names(plans[1])
+
+
+def test_in_bf16_a_pool_is_part_of_those_convolutions_only_that_stay_float32():
+    def forward(channels):
+        layers = [Conv2d(1, 4, 3), ReLU(), Conv2d(4, channels, 3), ReLU(), MaxPool2d(2)]
+        net = ended(*layers, shape=IMAGE)
+        return [step.operation.name for step in make_plan(net, IMAGE, 2, dtype="float32", precision="bf16").forward]
+
+    assert "bf16_conv.forward" in forward(8) and "pooled_conv.forward" not in forward(8)
+    grey = ended(Conv2d(1, 8, 3), MaxPool2d(2), shape=IMAGE)
+    plan = make_plan(grey, IMAGE, 2, dtype="float32", precision="bf16")
+    assert plan.forward[0].operation.name == "pooled_conv.forward"

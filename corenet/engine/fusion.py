@@ -14,7 +14,7 @@ for the first three rules, another order of summation for the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -26,11 +26,13 @@ from .plan import Meet, Step
 Steps = list[Step | Meet]
 
 
-def replace_runs(forward: Steps, backward: Steps, output: Buffer) -> tuple[Steps, Steps]:
-    """The steps, in order of running, with every pattern replaced; `output` is read when they are done."""
+def replace_runs(
+    forward: Steps, backward: Steps, output: Buffer, rules: Sequence[Callable[[Steps, Steps], tuple[Steps, Steps]]]
+) -> tuple[Steps, Steps]:
+    """The steps, in order of running, with the patterns of these rules replaced; `output` is read at the end."""
     reader = Step(_read_output, (output,))
     forward = [*forward, reader]
-    for rule in RULES:
+    for rule in rules:
         forward, backward = rule(forward, backward)
     return [step for step in forward if step is not reader], backward
 
@@ -222,11 +224,5 @@ def _pool_in_convolution(forward: Steps, backward: Steps) -> tuple[Steps, Steps]
     return forward, backward
 
 
-RULES = (
-    _relu_in_norm,
-    _relu_in_norm_and_add,
-    _pool_before_relu,
-    _bias_behind_pool,
-    _gradients_of_winners,
-    _pool_in_convolution,
-)
+RULES = _relu_in_norm, _relu_in_norm_and_add, _pool_before_relu, _bias_behind_pool, _gradients_of_winners
+RULES_OF_FLOAT32 = (_pool_in_convolution,)  # when the precision of each step is decided

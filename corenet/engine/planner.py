@@ -16,7 +16,7 @@ from ..errors import LayerError, ShapeError
 from ..kernels import clock, elementwise, linear, losses
 from ..kernels.operation import Operation
 from .buffer import Buffer, aligned, place_by_lifetime
-from .fusion import replace_runs
+from .fusion import RULES, RULES_OF_FLOAT32, replace_runs
 from .layout import Layout
 from .plan import Meet, Merge, Parameter, Place, Plan, Plannable, Product, Statistic, Step, Tensor
 from .precision import batch_products_in_bf16, products_in_bf16
@@ -258,11 +258,13 @@ class Planner:
         panels = self._stack([panel for product in self.products for panel in (product.x, product.dy)])
         forward, backward = self._forward, self._backward[::-1]
         if fuse:
-            forward, backward = replace_runs(forward, backward, y.data)
+            forward, backward = replace_runs(forward, backward, y.data, RULES)
         products = self.products
         if precision == "bf16" and self.dtype == np.float32:
             forward, backward = products_in_bf16(forward), products_in_bf16(backward)
             products = batch_products_in_bf16(products)
+        if fuse:
+            forward, backward = replace_runs(forward, backward, y.data, RULES_OF_FLOAT32)
         lifetimes: dict[Buffer, tuple[int, int]] = {}
         for time, step in enumerate((*forward, *backward)):
             for root in (b.root for b in step.buffers()) if isinstance(step, Step) else ():
