@@ -99,3 +99,14 @@ def test_baseline_code_needs_nothing_that_an_old_machine_lacks(reports):
 )
 def test_rows_fit_the_registers(features, arch, rows):
     assert rows_for(features, arch) == rows
+
+
+@pytest.mark.parametrize("machine", ["its own", "AVX2", "baseline"])
+def test_convolutions_with_a_pool_are_right_and_stay_within_their_arrays(machine, tmp_path):
+    """Their tiles, too, are as high as the machine lets them."""
+    if machine == "AVX2" and machine not in machines():
+        pytest.skip("this machine has no AVX2")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("NUMBA_")}
+    environment |= MACHINES.get(machine, (None, {}))[1] | {"XDG_CACHE_HOME": str(tmp_path), "NUMBA_OPT": "1"}
+    command = [sys.executable, "-W", "error", WORKER, "pooled"]
+    subprocess.run(command, env=environment, check=True)

@@ -4,6 +4,7 @@ other than this machine's: prints what was compiled, and a hash of all results.
     python tile_worker.py [rows]        features by NUMBA_CPU_NAME and NUMBA_CPU_FEATURES
     python tile_worker.py winograd      only that Winograd's kernels stay within their arrays
     python tile_worker.py bf16          the same of those for bfloat16
+    python tile_worker.py pooled        the same of convolutions with a max-pool, and that they agree with the definitions
 """
 
 import hashlib
@@ -15,6 +16,7 @@ import numpy as np
 from grid import DEPTHWISE, PRODUCTS, check_convolution, check_product, geometries
 from guarded import at_the_edge
 from kernel_cases_bf16 import FAMILIES as BF16
+from kernel_cases_pooled import FAMILIES as POOLED
 from kernel_cases_winograd import winograd_cases
 
 from corenet.kernels import conv, linear, numba_backend
@@ -35,6 +37,20 @@ def run_winograd_at_the_edge() -> None:
 def run_cases_at_the_edge(*families) -> None:
     for case in (case for family in families for case in family(np.random.default_rng(0))):
         run_at_the_edge(case.operation, [a.astype(np.float32) if is_double(a) else a for a in case.args])
+
+
+def check_pooled() -> None:
+    """Results to float32's accuracy, on whatever machine this is taken for."""
+    run_cases_at_the_edge(*POOLED)
+    for case in (case for family in POOLED for case in family(np.random.default_rng(0))):
+        args = [a.astype(np.float32) if is_double(a) else a for a in case.args]
+        expected = [a.copy() if isinstance(a, np.ndarray) else a for a in case.args]
+        case.operation(*expected)
+        numba_backend.compile_for(case.operation, tuple(args), parallel=False)(*args)
+        n = args[0] if case.per_sample else None
+        for place in case.outputs:
+            wanted = expected[place][:n]
+            np.testing.assert_allclose(args[place][:n], wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
 
 
 def is_double(value) -> bool:
@@ -65,6 +81,9 @@ def main() -> None:
         return
     if sys.argv[1:] == ["bf16"]:
         run_cases_at_the_edge(*BF16)
+        return
+    if sys.argv[1:] == ["pooled"]:
+        check_pooled()
         return
     if len(sys.argv) > 1:
         numba_backend.rows_for = lambda features, arch: int(sys.argv[1])  # type: ignore[assignment]
