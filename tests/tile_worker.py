@@ -4,7 +4,7 @@ other than this machine's: prints what was compiled, and a hash of all results.
     python tile_worker.py [rows]        features by NUMBA_CPU_NAME and NUMBA_CPU_FEATURES
     python tile_worker.py winograd      only that Winograd's kernels stay within their arrays
     python tile_worker.py bf16          the same of those for bfloat16
-    python tile_worker.py pooled        the same of convolutions with a max-pool, and that they agree with the definitions
+    python tile_worker.py pooled        the same of convolutions with a max-pool, and that they are right
 """
 
 import hashlib
