@@ -9,7 +9,7 @@
 
 A rule looks for its pattern among the forward steps, makes sure that nothing else reads or writes what lies in
 between, and replaces the backward steps with the forward ones. Results are those of the steps as planned: the same bits
-for the first three rules, another order of summation for the others.
+for the first three rules and a 2×2 pool, another order of summation for the others.
 """
 
 from __future__ import annotations

@@ -14,12 +14,11 @@ by the rounding of its additions only, at most one for each product. Each elemen
 the same bits whoever computes it. CPUs may differ in how an instruction rounds its two additions.
 """
 
-import inspect
 from functools import partial
 
 from .bfloat16 import widened
-from .tile import LANES, NARROW
-from .vectors import Vectors
+from .intrinsic import make_intrinsic
+from .vectors import LANES, NARROW, Vectors
 
 HEIGHT = 8  # rows: accumulators in flight, for each of the two vectors
 WIDE = 2 * LANES  # columns: a word of `a` is loaded for two vectors, for loads would be what takes the time
@@ -44,46 +43,33 @@ def bf16_tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_ste
 def make_bf16_tile():
     """The tile as LLVM code for Numba, on AVX512-BF16."""
     from llvmlite import ir
-    from numba import types
     from numba.core import cgutils
-    from numba.extending import intrinsic
 
     i32, i64 = ir.IntType(32), ir.IntType(64)
-    names = list(inspect.signature(bf16_tile).parameters)
 
-    def generate(context, builder, signature, args):
-        arg = dict(zip(names, args, strict=True))
-        arrays = {
-            name: context.make_array(kind)(context, builder, value=arg[name])
-            for name, kind in zip(names, signature.args, strict=True)
-            if isinstance(kind, types.Array)
-        }
-        arg |= {name: array.data for name, array in arrays.items()}
-        tap_count = builder.extract_value(arrays["a_tap"].shape, 0)
-        given = builder.icmp_signed(">", builder.extract_value(arrays["start"].shape, 0), ir.Constant(i64, 0))
-        pairs = builder.ashr(arg["length"], ir.Constant(i64, 1))
-        odd = builder.trunc(arg["length"], ir.IntType(1))
+    def body(code, given):
+        builder, at, number = code.builder, code.at, code.number
+        begins = code.less(number(0), code.lengths["start"])
+        pairs = builder.ashr(given.length, number(1))
+        odd = builder.trunc(given.length, ir.IntType(1))
 
-        def at(pointer, index):
-            return builder.gep(pointer, [index])
-
-        def body(vectors):
+        def sums_of(vectors):
             """A tile whose rows are these vectors."""
             kind, words = vectors[0].kind, ir.VectorType(i32, vectors[0].lanes)
             name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * vectors[0].lanes}"
             multiply = vectors[0].function(name, kind, kind, words, words)
-            row = [builder.add(arg["m0"], ir.Constant(i64, m)) for m in range(HEIGHT)]
-            a_offset = [builder.load(at(arg["a_row"], m)) for m in row]
-            c_place = [at(arg["c"], builder.add(arg["c0"], builder.load(at(arg["c_row"], m)))) for m in row]
+            row = [builder.add(given.m0, number(m)) for m in range(HEIGHT)]
+            a_offset = [builder.load(at(given.a_row, m)) for m in row]
+            c_place = [at(given.c, builder.add(given.c0, builder.load(at(given.c_row, m)))) for m in row]
             parts = [(m, v, part) for m in range(HEIGHT) for part, v in enumerate(vectors)]
             sums = {(m, part): cgutils.alloca_once(builder, v.kind) for m, v, part in parts}
 
             def place(pointer, part, size=1):
-                return at(pointer, ir.Constant(i64, part * size * LANES)) if part else pointer
+                return at(pointer, number(part * size * LANES)) if part else pointer
 
-            with builder.if_else(given) as (new, old):
+            with builder.if_else(begins) as (new, old):
                 with new:
-                    start = at(arg["start"], arg["start0"])
+                    start = at(given.start, given.start0)
                     first = [v.load(place(start, part)) for part, v in enumerate(vectors)]
                     for m, _, part in parts:
                         builder.store(first[part], sums[m, part])
@@ -103,10 +89,10 @@ def make_bf16_tile():
                         total = builder.load(sums[m, part])
                         builder.store(builder.call(multiply, [total, value, b_part]), sums[m, part])
 
-            with cgutils.for_range(builder, tap_count, intp=i64) as tap:
-                a_base = builder.add(arg["a0"], builder.load(at(arg["a_tap"], tap.index)))
-                b_base = at(arg["b"], builder.add(arg["b0"], builder.load(at(arg["b_tap"], tap.index))))
-                a_base_of = [at(arg["a"], builder.add(a_base, offset)) for offset in a_offset]
+            with cgutils.for_range(builder, code.lengths["a_tap"], intp=i64) as tap:
+                a_base = builder.add(given.a0, builder.load(at(given.a_tap, tap.index)))
+                b_base = at(given.b, builder.add(given.b0, builder.load(at(given.b_tap, tap.index))))
+                a_base_of = [at(given.a, builder.add(a_base, offset)) for offset in a_offset]
 
                 def pair_of(m, a_at):
                     return builder.load(builder.bitcast(at(a_base_of[m], a_at), i32.as_pointer()), align=2)
@@ -115,31 +101,31 @@ def make_bf16_tile():
                     return builder.zext(builder.load(at(a_base_of[m], a_at)), i32)
 
                 with cgutils.for_range(builder, pairs, intp=i64) as step:
-                    a_at = builder.mul(step.index, arg["a_step"])
-                    add(at(b_base, builder.mul(step.index, arg["b_step"])), partial(pair_of, a_at=a_at))
+                    a_at = builder.mul(step.index, given.a_step)
+                    add(at(b_base, builder.mul(step.index, given.b_step)), partial(pair_of, a_at=a_at))
                 with builder.if_then(odd):
-                    a_at = builder.mul(pairs, arg["a_step"])
-                    add(at(b_base, builder.mul(pairs, arg["b_step"])), partial(single_of, a_at=a_at))
+                    a_at = builder.mul(pairs, given.a_step)
+                    add(at(b_base, builder.mul(pairs, given.b_step)), partial(single_of, a_at=a_at))
             for m in range(HEIGHT):
-                with builder.if_then(builder.icmp_signed("<", ir.Constant(i64, m), arg["rows"])):
+                with builder.if_then(builder.icmp_signed("<", number(m), given.rows)):
                     for part, v in enumerate(vectors):
                         v.store(builder.load(sums[m, part]), place(c_place[m], part))
 
         def across(count, lanes):
             """A tile of that many vectors, of which the last has a mask unless all columns are there."""
             whole = [Vectors(builder, lanes) for _ in range(count)]
-            with builder.if_else(builder.icmp_signed("==", arg["cols"], ir.Constant(i64, count * lanes))) as (
+            with builder.if_else(builder.icmp_signed("==", given.cols, number(count * lanes))) as (
                 full,
                 edge,
             ):
                 with full:
-                    body(whole)
+                    sums_of(whole)
                 with edge:
-                    left = builder.sub(arg["cols"], ir.Constant(i64, (count - 1) * lanes))
-                    body([*whole[1:], Vectors(builder, lanes, left)])
+                    left = builder.sub(given.cols, number((count - 1) * lanes))
+                    sums_of([*whole[1:], Vectors(builder, lanes, left)])
 
         def more_than(columns):
-            return builder.icmp_signed("<", ir.Constant(i64, columns), arg["cols"])
+            return builder.icmp_signed("<", number(columns), given.cols)
 
         with builder.if_else(more_than(LANES)) as (wide, others):
             with wide:
@@ -149,15 +135,5 @@ def make_bf16_tile():
                     across(1, LANES)
                 with half:
                     across(1, NARROW)
-        return context.get_dummy_value()
 
-    def typed(
-        context, a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0
-    ):
-        given = (a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0)
-        wanted = [g if isinstance(g, types.Array) else types.int64 for g in given]
-        if not all(g.dtype == types.uint16 for g in (a, b)) or not all(g.dtype == types.float32 for g in (c, start)):
-            return None
-        return types.void(*wanted), generate
-
-    return intrinsic(typed)
+    return make_intrinsic(bf16_tile, body, uint16=("a", "b"), float32=("c", "start"))

@@ -7,6 +7,8 @@ for before the nest is compiled or loaded: one that it does not know would end t
 from functools import cache
 
 from . import native
+from .intrinsic import make_intrinsic
+from .tile import tile
 
 
 @cache
@@ -29,9 +31,7 @@ def _symbol(name: str, near: bool) -> str:
 def make_c_tile(name: str, near: bool):
     """The tile as a call of C code for Numba; float32 only."""
     from llvmlite import ir
-    from numba import types
     from numba.core import cgutils
-    from numba.extending import intrinsic
 
     height = linked(name).rows
     i64, floats, numbers = ir.IntType(64), ir.FloatType().as_pointer(), ir.IntType(64).as_pointer()
@@ -41,44 +41,25 @@ def make_c_tile(name: str, near: bool):
         floats, numbers, i64, numbers, numbers, i64, i64, i64, floats, i64, floats, numbers, i64, floats,
     ]  # fmt: skip
 
-    def generate(context, builder, signature, args):
-        def array(index):
-            return context.make_array(signature.args[index])(context, builder, value=args[index])
-
-        def at(index, offset):
-            return builder.gep(array(index).data, [offset])
-
-        a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step = range(9)
-        b, b0, b_step, c, c0, c_row, cols, start, start0 = range(9, 18)
-        taps = builder.extract_value(array(a_tap).shape, 0)
-        given = builder.icmp_signed(">", builder.extract_value(array(start).shape, 0), ir.Constant(i64, 0))
-        begin = builder.select(given, at(start, args[start0]), ir.Constant(floats, None))
+    def body(code, given):
+        builder, at = code.builder, code.at
+        begins = code.less(code.number(0), code.lengths["start"])
+        start = builder.select(begins, at(given.start, given.start0), ir.Constant(floats, None))
         function = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(ir.VoidType(), parameters), _symbol(name, near)
         )
         # A near tile of few columns has up to 2·ROWS rows in Numba: here these are two.
-        high, one = ir.Constant(i64, height), ir.Constant(i64, height - 1)
-        with cgutils.for_range(builder, builder.sdiv(builder.add(args[rows], one), high), intp=i64) as part:
+        high = code.number(height)
+        with cgutils.for_range(builder, builder.sdiv(code.plus(given.rows, height - 1), high), intp=i64) as part:
             done = builder.mul(part.index, high)
-            first, left = builder.add(args[m0], done), builder.sub(args[rows], done)
-            count = builder.select(builder.icmp_signed("<", left, high), left, high)
+            first, count = builder.add(given.m0, done), code.smaller(builder.sub(given.rows, done), high)
             builder.call(
                 function,
                 [
-                    at(a, args[a0]), at(a_row, first), count, array(a_tap).data, array(b_tap).data, taps,
-                    args[length], args[a_step], at(b, args[b0]), args[b_step], at(c, args[c0]), at(c_row, first),
-                    args[cols], begin,
+                    at(given.a, given.a0), at(given.a_row, first), count, given.a_tap, given.b_tap,
+                    code.lengths["a_tap"], given.length, given.a_step, at(given.b, given.b0), given.b_step,
+                    at(given.c, given.c0), at(given.c_row, first), given.cols, start,
                 ],
             )  # fmt: skip
-        return context.get_dummy_value()
 
-    def typed(
-        context, a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0
-    ):
-        given = (a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0)
-        wanted = [g if isinstance(g, types.Array) else types.int64 for g in given]
-        if not all(g.dtype == types.float32 for g in (a, b, c, start)):
-            return None
-        return types.void(*wanted), generate
-
-    return intrinsic(typed)
+    return make_intrinsic(tile, body, float32=("a", "b", "c", "start"))

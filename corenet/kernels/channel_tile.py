@@ -8,10 +8,7 @@ neighbouring pixels, or of a filter's taps: numbers of w serve all of these pixe
 element is one chain of fused multiply-adds in the order (line, tap) or (line, p), wherever a tile's borders lie.
 """
 
-import inspect
-
-from .tile import LANES, NARROW
-from .vectors import Vectors
+from .intrinsic import make_intrinsic
 
 
 def channel_tile(
@@ -46,123 +43,58 @@ def channel_sums(
             c[c0 + m * c_row + j] = total
 
 
-class _Code:
-    """What both tiles' code begins with: arguments by name, arrays as pointers to their first element."""
-
-    def __init__(self, function, context, builder, signature, args):
-        from llvmlite import ir
-        from numba import types
-
-        self.builder, self.i64 = builder, ir.IntType(64)
-        for name, kind, arg in zip(inspect.signature(function).parameters, signature.args, args, strict=True):
-            array = isinstance(kind, types.Array)
-            setattr(self, name, context.make_array(kind)(context, builder, value=arg).data if array else arg)
-
-    def number(self, value):
-        from llvmlite import ir
-
-        return ir.Constant(self.i64, value)
-
-    def at(self, pointer, *offsets):
-        for offset in offsets:
-            pointer = self.builder.gep(pointer, [offset])
-        return pointer
-
-    def opaque(self, value):
-        """The same integer, of which LLVM knows nothing: else it would step a pointer for each row of a tile through
-        a loop, in memory since registers do not suffice, instead of adding one offset to all."""
-        from llvmlite import ir
-
-        return self.builder.asm(ir.FunctionType(self.i64, [self.i64]), "", "=r,0", [value], side_effect=False)
-
-    def less(self, a, b):
-        return self.builder.icmp_signed("<", a, b)
-
-    def smaller(self, a, b):
-        return self.builder.select(self.less(a, b), a, b)
-
-    def by_columns(self, cols, body):
-        """The code of body(vectors) for whole vectors, for some of their columns, and for few."""
-        with self.builder.if_else(self.less(cols, self.number(LANES))) as (edge, whole):
-            with whole:
-                body(Vectors(self.builder, LANES))
-            with edge, self.builder.if_else(self.less(self.number(NARROW), cols)) as (wide, narrow):
-                with wide:
-                    body(Vectors(self.builder, LANES, cols))
-                with narrow:
-                    body(Vectors(self.builder, NARROW, cols))
-
-
-def _intrinsic(function, body):
-    """The intrinsic with that function's arguments and the code that body(_Code) makes; float32 only."""
-    from numba import types
-    from numba.extending import intrinsic
-
-    def generate(context, builder, signature, args):
-        body(_Code(function, context, builder, signature, args))
-        return context.get_dummy_value()
-
-    def typed(context, *given):
-        if any(isinstance(g, types.Array) and g.dtype not in (types.float32, types.int64) for g in given):
-            return None
-        return types.void(*(g if isinstance(g, types.Array) else types.int64 for g in given)), generate
-
-    typed.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-         for name in ("context", *inspect.signature(function).parameters)]
-    )  # fmt: skip
-    return intrinsic(typed)
-
-
 def make_channel_tile(rows: int):
     """`channel_tile` as LLVM code for Numba, on a CPU that holds so many rows of LANES floats in registers."""
     from numba.core import cgutils
 
     half = max(1, rows // 2)
 
-    def body(g):
-        builder, number = g.builder, g.number
+    def body(code, given):
+        builder, number = code.builder, code.number
 
         def some(v, p0, height):
             """Pixels p0 … p0 + height."""
             pixel = [builder.add(p0, number(m)) for m in range(height)]
-            x_place = g.at(g.x, g.x0, builder.mul(p0, g.x_step))
-            in_four, four = [builder.mul(number(m), g.x_step) for m in range(4)], builder.mul(number(4), g.x_step)
-            begin = v.load(g.at(g.start, g.start0))
+            x_place = code.at(given.x, given.x0, builder.mul(p0, given.x_step))
+            in_four, four = (
+                [builder.mul(number(m), given.x_step) for m in range(4)],
+                builder.mul(number(4), given.x_step),
+            )
+            begin = v.load(code.at(given.start, given.start0))
             sums = [cgutils.alloca_once_value(builder, begin) for _ in pixel]
-            with cgutils.for_range(builder, g.lines, intp=g.i64) as line:
-                entry = builder.add(g.first, line.index)
-                x_line, w_line = (builder.load(g.at(table, entry)) for table in (g.x_line, g.w_line))
-                with cgutils.for_range(builder, g.taps, intp=g.i64) as tap:
-                    factor = v.load(g.at(g.w, g.w0, w_line, builder.mul(tap.index, g.w_tap)))
-                    place = g.at(x_place, g.opaque(builder.add(x_line, builder.mul(tap.index, g.x_tap))))
+            with cgutils.for_range(builder, given.lines, intp=code.i64) as line:
+                entry = builder.add(given.first, line.index)
+                x_line, w_line = (builder.load(code.at(table, entry)) for table in (given.x_line, given.w_line))
+                with cgutils.for_range(builder, given.taps, intp=code.i64) as tap:
+                    factor = v.load(code.at(given.w, given.w0, w_line, builder.mul(tap.index, given.w_tap)))
+                    place = code.at(x_place, code.opaque(builder.add(x_line, builder.mul(tap.index, given.x_tap))))
                     for m in range(height):
                         if m and m % 4 == 0:
-                            place = g.at(place, four)
-                        value = v.load(g.at(place, in_four[m % 4]))
+                            place = code.at(place, four)
+                        value = v.load(code.at(place, in_four[m % 4]))
                         builder.store(v.fma(value, factor, builder.load(sums[m])), sums[m])
             for m, p in enumerate(pixel):
-                v.store(builder.load(sums[m]), g.at(g.y, g.y0, builder.mul(p, g.y_step)))
+                v.store(builder.load(sums[m]), code.at(given.y, given.y0, builder.mul(p, given.y_step)))
 
         def all_pixels(v):
-            whole = builder.sdiv(g.pixels, number(rows))
-            with cgutils.for_range(builder, whole, intp=g.i64) as part:
+            whole = builder.sdiv(given.pixels, number(rows))
+            with cgutils.for_range(builder, whole, intp=code.i64) as part:
                 some(v, builder.mul(part.index, number(rows)), rows)
             done = builder.mul(whole, number(rows))
-            left = builder.sub(g.pixels, done)
-            with builder.if_else(g.less(g.pixels, number(half))) as (few, many):
-                with few, cgutils.for_range(builder, left, intp=g.i64) as part:
+            left = builder.sub(given.pixels, done)
+            with builder.if_else(code.less(given.pixels, number(half))) as (few, many):
+                with few, cgutils.for_range(builder, left, intp=code.i64) as part:
                     some(v, part.index, 1)
                 with many:
                     # The last ones overlap those before, and are written twice: the same numbers.
                     halves = builder.sdiv(builder.add(left, number(half - 1)), number(half))
-                    with cgutils.for_range(builder, halves, intp=g.i64) as part:
+                    with cgutils.for_range(builder, halves, intp=code.i64) as part:
                         p0 = builder.add(done, builder.mul(part.index, number(half)))
-                        some(v, g.smaller(p0, builder.sub(g.pixels, number(half))), half)
+                        some(v, code.smaller(p0, builder.sub(given.pixels, number(half))), half)
 
-        g.by_columns(g.cols, all_pixels)
+        code.by_columns(given.cols, all_pixels)
 
-    return _intrinsic(channel_tile, body)
+    return make_intrinsic(channel_tile, body, float32=("x", "w", "y", "start"))
 
 
 def make_channel_sums(rows: int):
@@ -172,44 +104,46 @@ def make_channel_sums(rows: int):
     high = 9 if rows > 7 else rows  # a 3×3 filter at once, where that fits
     low = (high + 1) // 2
 
-    def body(g):
-        builder, number = g.builder, g.number
+    def body(code, given):
+        builder, number = code.builder, code.number
 
         def some(v, first, height, whole):
             """Rows from the first on; unless they are `whole`, those that are not there repeat the last one, and are
             not stored."""
             row = [builder.add(first, number(m)) for m in range(height)]
             if not whole:
-                row = [g.smaller(m, builder.sub(g.rows, number(1))) for m in row]
-            c_place = [g.at(g.c, g.c0, builder.mul(m, g.c_row)) for m in row]
-            x_place = [g.at(g.x, g.x0, builder.load(g.at(g.x_tap, g.m0, m))) for m in row]
+                row = [code.smaller(m, builder.sub(given.rows, number(1))) for m in row]
+            c_place = [code.at(given.c, given.c0, builder.mul(m, given.c_row)) for m in row]
+            x_place = [code.at(given.x, given.x0, builder.load(code.at(given.x_tap, given.m0, m))) for m in row]
             sums = [cgutils.alloca_once_value(builder, v.load(place)) for place in c_place]
-            with cgutils.for_range(builder, g.lines, intp=g.i64) as line:
-                x_line, y_line = builder.mul(line.index, g.x_line), builder.mul(line.index, g.y_line)
-                with cgutils.for_range(builder, g.pixels, intp=g.i64) as pixel:
-                    factor = v.load(g.at(g.y, g.y0, y_line, builder.mul(pixel.index, g.y_step)))
-                    offset = g.opaque(builder.add(x_line, builder.mul(pixel.index, g.x_step)))
+            with cgutils.for_range(builder, given.lines, intp=code.i64) as line:
+                x_line, y_line = builder.mul(line.index, given.x_line), builder.mul(line.index, given.y_line)
+                with cgutils.for_range(builder, given.pixels, intp=code.i64) as pixel:
+                    factor = v.load(code.at(given.y, given.y0, y_line, builder.mul(pixel.index, given.y_step)))
+                    offset = code.opaque(builder.add(x_line, builder.mul(pixel.index, given.x_step)))
                     for m in range(height):
-                        builder.store(v.fma(v.load(g.at(x_place[m], offset)), factor, builder.load(sums[m])), sums[m])
+                        builder.store(
+                            v.fma(v.load(code.at(x_place[m], offset)), factor, builder.load(sums[m])), sums[m]
+                        )
             for m in range(height):
                 if whole:
                     v.store(builder.load(sums[m]), c_place[m])
                     continue
-                with builder.if_then(g.less(builder.add(first, number(m)), g.rows)):
+                with builder.if_then(code.less(builder.add(first, number(m)), given.rows)):
                     v.store(builder.load(sums[m]), c_place[m])
 
         def all_rows(v):
-            parts = builder.sdiv(g.rows, number(high))
-            with cgutils.for_range(builder, parts, intp=g.i64) as part:
+            parts = builder.sdiv(given.rows, number(high))
+            with cgutils.for_range(builder, parts, intp=code.i64) as part:
                 some(v, builder.mul(part.index, number(high)), high, whole=True)
             done = builder.mul(parts, number(high))
-            left = builder.sub(g.rows, done)
-            with builder.if_else(g.less(number(low), left)) as (most, few):
+            left = builder.sub(given.rows, done)
+            with builder.if_else(code.less(number(low), left)) as (most, few):
                 with most:
                     some(v, done, high, whole=False)
-                with few, builder.if_then(g.less(number(0), left)):
+                with few, builder.if_then(code.less(number(0), left)):
                     some(v, done, low, whole=False)
 
-        g.by_columns(g.cols, all_rows)
+        code.by_columns(given.cols, all_rows)
 
-    return _intrinsic(channel_sums, body)
+    return make_intrinsic(channel_sums, body, float32=("x", "y", "c"))

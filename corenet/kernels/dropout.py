@@ -37,7 +37,7 @@ def forward_nest(n, x, y, kept, samples, clock, layer, p):
     features = x.shape[1]
     for i in prange(n):
         words = np.empty((4, BLOCK), np.uint64)
-        four = np.empty(BLOCK, np.uint32)  # what the four words of a counter say, a byte each
+        four = np.empty(BLOCK, np.uint32)  # what the four words of a counter say, a byte each, the first in the lowest
         keep = four.view(np.uint8)
         for first in range(0, features, 4 * BLOCK):  # simple loops, which become vectors
             counter, sample = np.uint64(first // 4), np.uint64(samples[i])

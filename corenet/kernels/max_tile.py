@@ -3,8 +3,7 @@
 y[j], which[j] = max and argmax over e of x[offset[e] + j]          e < count, j < cols
 """
 
-from .tile import LANES, NARROW
-from .vectors import Vectors
+from .intrinsic import make_intrinsic
 
 
 def max_tile(x, x0, offset, number, count, y, which, y0, cols):
@@ -22,55 +21,45 @@ def max_tile(x, x0, offset, number, count, y, which, y0, cols):
 def make_max_tile():
     """The same as LLVM code for Numba; x and y float32, which of 8 or 32 bits."""
     from llvmlite import ir
-    from numba import types
     from numba.core import cgutils
-    from numba.extending import intrinsic
 
-    i64, i32 = ir.IntType(64), ir.IntType(32)
+    def body(code, given):
+        builder = code.builder
 
-    def generate(context, builder, signature, args):
-        x, x0, offset, number, count, y, which, y0, cols = (
-            context.make_array(kind)(context, builder, value=arg).data if isinstance(kind, types.Array) else arg
-            for kind, arg in zip(signature.args, args, strict=True)
-        )
-        bits = ir.IntType(signature.args[6].dtype.bitwidth)
-
-        def at(pointer, index):
-            return builder.gep(pointer, [index])
-
-        def body(v):
+        def columns(v):
             def row(e):
-                return v.load(at(x, builder.add(x0, builder.load(at(offset, e)))))
+                return v.load(code.at(given.x, builder.add(given.x0, code.load(given.offset, e))))
 
-            numbers = ir.VectorType(i32, v.lanes)
-            zero = ir.Constant(i64, 0)
-            best = cgutils.alloca_once_value(builder, row(zero))
-            winner = cgutils.alloca_once_value(builder, v.splat(builder.load(at(number, zero)), numbers))
-            with cgutils.for_range(builder, count, start=ir.Constant(i64, 1), intp=i64) as entry:
+            def place(e):
+                return v.splat(code.load(given.number, e), ir.VectorType(ir.IntType(32), v.lanes))
+
+            first = code.number(0)
+            best, winner = (
+                cgutils.alloca_once_value(builder, row(first)),
+                cgutils.alloca_once_value(builder, place(first)),
+            )
+            with cgutils.for_range(builder, given.count, start=code.number(1), intp=code.i64) as entry:
                 value, so_far = row(entry.index), builder.load(best)
-                larger = builder.fcmp_unordered(">", value, so_far)  # or one of them is NaN
-                wins = builder.and_(larger, builder.fcmp_ordered("ord", so_far, so_far))
-                this = v.splat(builder.load(at(number, entry.index)), numbers)
+                wins = beats(builder, value, so_far)
                 builder.store(builder.select(wins, value, so_far), best)
-                builder.store(builder.select(wins, this, builder.load(winner)), winner)
-            v.store(builder.load(best), at(y, y0))
-            places = builder.load(winner)
-            v.store(places if bits == i32 else builder.trunc(places, ir.VectorType(bits, v.lanes)), at(which, y0))
+                builder.store(builder.select(wins, place(entry.index), builder.load(winner)), winner)
+            v.store(builder.load(best), code.at(given.y, given.y0))
+            store_places(v, builder.load(winner), code.at(given.which, given.y0))
 
-        with builder.if_else(builder.icmp_signed("<", cols, ir.Constant(i64, LANES))) as (edge, whole):
-            with whole:
-                body(Vectors(builder, LANES))
-            with edge, builder.if_else(builder.icmp_signed("<", ir.Constant(i64, NARROW), cols)) as (wide, narrow):
-                with wide:
-                    body(Vectors(builder, LANES, cols))
-                with narrow:
-                    body(Vectors(builder, NARROW, cols))
-        return context.get_dummy_value()
+        code.by_columns(given.cols, columns)
 
-    def typed(context, x, x0, offset, number, count, y, which, y0, cols):
-        given = x, x0, offset, number, count, y, which, y0, cols
-        if x.dtype != types.float32 or y.dtype != types.float32:
-            return None
-        return types.void(*(g if isinstance(g, types.Array) else types.int64 for g in given)), generate
+    return make_intrinsic(max_tile, body, float32=("x", "y"))
 
-    return intrinsic(typed)
+
+def beats(builder, value, best):
+    """Where value is larger than the best so far, or the first NaN."""
+    larger = builder.fcmp_unordered(">", value, best)  # or one of them is NaN
+    return builder.and_(larger, builder.fcmp_ordered("ord", best, best))
+
+
+def store_places(v, places, target):
+    """Write vectors of 32-bit numbers to where they have as many bits, or fewer."""
+    from llvmlite import ir
+
+    kind = ir.VectorType(target.type.pointee, v.lanes)
+    v.store(places if kind == places.type else v.builder.trunc(places, kind), target)

@@ -21,7 +21,8 @@ import numpy as np
 from . import conv, pool
 from .operation import device, operation, prange
 from .pooled_tile import PLACES, near_pooled_tile, pooled_tile, windows_at_once
-from .tile import LANES, NARROW, ROWS, padded
+from .tile import ROWS, padded
+from .vectors import LANES, NARROW
 from .winner_tile import gather_winners, scatter_winners
 
 NONE = (1, 1, 1)  # dilation: pixels of a filter are neighbours
@@ -83,10 +84,10 @@ def forward_nest(n, x, w, b, y, which, stride):
                     t = max(line, min(block, line + across - high))  # a last one goes over some windows again
                     count, cols, y0 = min(high, line + across - t), min(lanes, K - k), (i * windows + t) * K + k
                     if near:
-                        near_pooled_tile(flat_x, i * D * H * W * C, a_row, t * PLACES, count, a_tap, b_tap, S * C,
+                        near_pooled_tile(flat_x, i * D * H * W * C, a_row, t * PLACES, count, a_tap, b_tap, S * C, 1,
                                          flat_w, k, K, begin, k, flat_y, flat_which, y0, K, cols)  # fmt: skip
                     else:
-                        pooled_tile(flat_x, i * D * H * W * C, a_row, t * PLACES, count, a_tap, b_tap, S * C,
+                        pooled_tile(flat_x, i * D * H * W * C, a_row, t * PLACES, count, a_tap, b_tap, S * C, 1,
                                     flat_w, k, K, begin, k, flat_y, flat_which, y0, K, cols)  # fmt: skip
 
 

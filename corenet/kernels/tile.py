@@ -17,13 +17,10 @@ of any one machine: LLVM splits <16 x float> into what the CPU has (one register
 NEON or SSE). How many rows fit then is the only thing that differs by machine.
 """
 
-import inspect
-
+from .intrinsic import make_intrinsic
 from .operation import device
-from .vectors import Vectors
+from .vectors import LANES, NARROW, Vectors
 
-LANES = 16  # columns: floats in one vector
-NARROW = 8  # columns: floats in the vectors of a tile that has few
 ROWS = 8  # rows: accumulators in flight; `rows_for` gives the number that fits this CPU when compiling
 
 
@@ -82,94 +79,73 @@ def near_tile(a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_ste
 
 def make_tile(rows: int, near: bool):
     """The tile as LLVM code for Numba, `rows` rows high; float32 only."""
-    from llvmlite import ir
-    from numba import types
     from numba.core import cgutils
-    from numba.extending import intrinsic
 
-    i64 = ir.IntType(64)
-    names = list(inspect.signature(tile).parameters)
+    def body(code, given):
+        builder, number = code.builder, code.number
+        begins = code.less(number(0), code.lengths["start"])
 
-    def generate(context, builder, signature, args):
-        arg = dict(zip(names, args, strict=True))
-        arrays = {
-            name: context.make_array(kind)(context, builder, value=arg[name])
-            for name, kind in zip(names, signature.args, strict=True)
-            if isinstance(kind, types.Array)
-        }
-        arg |= {name: array.data for name, array in arrays.items()}
-        tap_count = builder.extract_value(arrays["a_tap"].shape, 0)
-        given = builder.icmp_signed(">", builder.extract_value(arrays["start"].shape, 0), ir.Constant(i64, 0))
-
-        def at(pointer, index):
-            return builder.gep(pointer, [index])
-
-        def less(a, b):
-            return builder.icmp_signed("<", a, b)
-
-        def body(v, rows, neighbours=False):
+        def sums(v, rows, neighbours=False):
             """A tile of that many rows of vectors v; neighbours: one address serves all rows of a."""
-            row = [builder.add(arg["m0"], ir.Constant(i64, m)) for m in range(rows)]
-            a_offset = [builder.load(at(arg["a_row"], m)) for m in row[: 1 if neighbours else rows]]
+            row = [builder.add(given.m0, number(m)) for m in range(rows)]
+            a_row = [code.load(given.a_row, m) for m in row[: 1 if neighbours else rows]]
             if neighbours:
-                a_offset = [builder.add(a_offset[0], ir.Constant(i64, m)) for m in range(rows)]
-            c_place = [at(arg["c"], builder.add(arg["c0"], builder.load(at(arg["c_row"], m)))) for m in row]
+                a_row = [builder.add(a_row[0], number(m)) for m in range(rows)]
+            c_place = [code.at(given.c, given.c0, code.load(given.c_row, m)) for m in row]
             # Allocas of whole vectors: LLVM's mem2reg turns them into the register accumulators.
-            sums = [cgutils.alloca_once(builder, v.kind) for _ in range(rows)]
-            with builder.if_else(given) as (new, old):
+            totals = [cgutils.alloca_once(builder, v.kind) for _ in range(rows)]
+            with builder.if_else(begins) as (new, old):
                 with new:
-                    first = v.load(at(arg["start"], arg["start0"]))
-                    for m in range(rows):
-                        builder.store(first, sums[m])
+                    first = v.load(code.at(given.start, given.start0))
+                    for total in totals:
+                        builder.store(first, total)
                 with old:
-                    for m in range(rows):
-                        builder.store(v.load(c_place[m]), sums[m])
-            with cgutils.for_range(builder, tap_count, intp=i64) as tap:
-                a_base = builder.add(arg["a0"], builder.load(at(arg["a_tap"], tap.index)))
-                b_base = at(arg["b"], builder.add(arg["b0"], builder.load(at(arg["b_tap"], tap.index))))
-                a_base_of = [at(arg["a"], builder.add(a_base, offset)) for offset in a_offset]
-                with cgutils.for_range(builder, arg["length"], intp=i64) as step:
-                    b_row = v.load(at(b_base, builder.mul(step.index, arg["b_step"])))
-                    a_at = builder.mul(step.index, arg["a_step"])
-                    for m in range(rows):
-                        value = v.splat(builder.load(at(a_base_of[m], a_at)))
-                        builder.store(v.fma(value, b_row, builder.load(sums[m])), sums[m])
+                    for total, place in zip(totals, c_place, strict=True):
+                        builder.store(v.load(place), total)
+            add_products(code, given, v, a_row, totals)
             for m in range(rows):
-                with builder.if_then(less(ir.Constant(i64, m), arg["rows"])):
-                    v.store(builder.load(sums[m]), c_place[m])
+                with builder.if_then(code.less(number(m), given.rows)):
+                    v.store(builder.load(totals[m]), c_place[m])
 
         def by_rows(v, rows):
             if not near:
-                body(v, rows)
+                sums(v, rows)
                 return
-            with builder.if_else(less(arg["rows"], ir.Constant(i64, rows))) as (low, high):
+            with builder.if_else(code.less(given.rows, number(rows))) as (low, high):
                 with low:
-                    body(v, rows)
+                    sums(v, rows)
                 with high:
-                    body(v, rows, neighbours=True)
+                    sums(v, rows, neighbours=True)
 
-        with builder.if_else(less(arg["cols"], ir.Constant(i64, LANES))) as (edge, whole):
+        with builder.if_else(code.less(given.cols, number(LANES))) as (edge, whole):
             with whole:
                 v, few = Vectors(builder, LANES), rows * 5 // 8
-                with builder.if_else(less(ir.Constant(i64, few), arg["rows"])) as (most, half):
+                with builder.if_else(code.less(number(few), given.rows)) as (most, half):
                     with most:
                         by_rows(v, rows)
                     with half:
-                        body(v, few)
-            with edge, builder.if_else(less(ir.Constant(i64, NARROW), arg["cols"])) as (wide, narrow):
+                        sums(v, few)
+            with edge, builder.if_else(code.less(number(NARROW), given.cols)) as (wide, narrow):
                 with wide:
-                    body(Vectors(builder, LANES, arg["cols"]), rows)
+                    sums(Vectors(builder, LANES, given.cols), rows)
                 with narrow:
-                    by_rows(Vectors(builder, NARROW, arg["cols"]), 2 * rows if near else rows)
-        return context.get_dummy_value()
+                    by_rows(Vectors(builder, NARROW, given.cols), 2 * rows if near else rows)
 
-    def typed(
-        context, a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0
-    ):
-        given = (a, a0, a_row, m0, rows, a_tap, b_tap, length, a_step, b, b0, b_step, c, c0, c_row, cols, start, start0)
-        wanted = [g if isinstance(g, types.Array) else types.int64 for g in given]
-        if not all(g.dtype == types.float32 for g in (a, b, c, start)):
-            return None
-        return types.void(*wanted), generate
+    return make_intrinsic(tile, body, float32=("a", "b", "c", "start"))
 
-    return intrinsic(typed)
+
+def add_products(code, given, v, a_row, totals):
+    """The code that adds a[m, tap, l] · b[tap, l] of all taps and steps to totals[m], for rows of a that begin at
+    a_row[m] from a0 on, with b's columns in vectors v."""
+    from numba.core import cgutils
+
+    builder = code.builder
+    with cgutils.for_range(builder, code.lengths["a_tap"], intp=code.i64) as tap:
+        a_base = builder.add(given.a0, code.load(given.a_tap, tap.index))
+        b_base = code.at(given.b, builder.add(given.b0, code.load(given.b_tap, tap.index)))
+        places = [code.at(given.a, builder.add(a_base, offset)) for offset in a_row]
+        with cgutils.for_range(builder, given.length, intp=code.i64) as step:
+            b_row = v.load(code.at(b_base, builder.mul(step.index, given.b_step)))
+            a_at = builder.mul(step.index, given.a_step)
+            for place, total in zip(places, totals, strict=True):
+                builder.store(v.fma(v.splat(code.load(place, a_at)), b_row, builder.load(total)), total)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+LANES = 16  # floats of a vector
+NARROW = 8  # floats of one for few columns
+
 
 def _bytes(kind: Any) -> int:
     """Bytes of an element of a vector: what its address is a multiple of."""
