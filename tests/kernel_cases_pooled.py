@@ -45,6 +45,7 @@ def pooled_cases(rng):
 HALVED = [
     ((1, 16, 33), 1, 6, (1, 5, 5), ONE, np.uint8),  # neighbours, by half vectors
     ((1, 19, 32), 1, 27, (1, 3, 3), (1, 2, 1), np.int32),
+    ((1, 6, 40), 1, 6, (1, 3, 3), (1, 1, 2), np.uint8),  # as wide, but no neighbours
     ((1, 8, 9), 1, 16, (1, 3, 2), ONE, np.uint8),  # too few windows for neighbours
     ((1, 14, 11), 6, 16, (1, 5, 5), ONE, np.uint8),
     ((1, 9, 14), 3, 37, (1, 3, 3), (1, 1, 2), np.uint8),

@@ -124,6 +124,18 @@ def test_the_first_nan_of_a_window_wins_whatever_comes_after(channels, dtype):
 
 
 @needs_numba
+def test_code_for_float32_is_not_made_for_other_numbers():
+    """It would read their bytes as float32."""
+    import numba
+
+    from corenet.kernels.numba_backend import compile_for
+
+    x, y, which = np.zeros((1, 1, 4, 4, 3)), np.zeros((1, 1, 2, 2, 3)), np.zeros((1, 1, 2, 2, 3), np.uint8)
+    with pytest.raises(numba.TypingError):
+        compile_for(pool.max_forward, (1, x, y, which, (1, 2, 2), (1, 2, 2), (0, 0, 0)), parallel=False)
+
+
+@needs_numba
 @pytest.mark.parametrize("channels", [5, 16, 27])
 @pytest.mark.parametrize("width", [9, 17])  # the latter has neighbours
 @pytest.mark.parametrize("dtype", [np.uint8, np.int32])
