@@ -73,7 +73,9 @@ class Sync:
     def epoch(
         self, data: dict[str, np.ndarray], *, epoch: int, first_step: int, seed: int, shift: int, flip: bool
     ) -> None:
-        """Train on every sample once, in the given order. Raises Aborted when the parent calls the run off."""
+        """Train on every sample once, in the given order, from the step on that `status` says: the first of the epoch
+        was number `first_step`. Raises Aborted when the parent calls the run off.
+        """
         plan, x, y, weights = self.plan, data["x"], data["y"], data["weights"]
         order, rates = data["order"], data["rates"]
         n, batch = len(order), plan.batch
@@ -81,7 +83,7 @@ class Sync:
         for runner in self.runners:
             runner.clock[clock.SEED], runner.clock[clock.EPOCH] = seed, epoch
         begin, self.waited = perf_counter(), 0.0
-        for index in range(steps):
+        for index in range(int(self.status[STEP]) - first_step, steps):
             step, first = first_step + index, index * batch
             samples = min(batch, n - first)
             chunks = math.ceil(samples / plan.chunk)
