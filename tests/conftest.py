@@ -122,7 +122,8 @@ class Ranks:
         for rank in range(workers):
             scaling = ((0.0,), (1.0,))
             who = rank, workers, barrier, balancer
-            sync = Sync(self.plan, optimizer, self.arrays, x.dtype, scaling, *who)  # type: ignore[arg-type]
+            own = {name: self.arrays[name][rank] for name in ("times", "beats")}
+            sync = Sync(self.plan, optimizer, self.arrays | own, x.dtype, scaling, *who)  # type: ignore[arg-type]
             for call in sync.calls():
                 call.link(backend.select(kernels))
             self.ranks.append(sync)

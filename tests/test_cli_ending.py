@@ -40,15 +40,32 @@ def test_interrupted_while_the_workers_start(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_killed_worker_is_an_error_of_one_line(tmp_path):
+def test_a_killed_worker_is_one_line(tmp_path):
     with Running(*LONG, cwd=tmp_path) as running:
         workers = running.wait_for("epoch 1/")
         workers[1].kill()
+        others = running.wait_for("worker 1 ")
+        running.wait_for("epoch ")
+        assert len(others) == 2 and workers[0] in others and workers[1] not in others
+        running.process.send_signal(signal.SIGINT)
+        assert running.end() == (130, "interrupted\n")
+    assert survivors(workers + others) == []
+
+
+def test_an_error_of_one_line_when_all_workers_are_killed(tmp_path):
+    with Running(*LONG, cwd=tmp_path) as running:
+        gone = []
+        for expected in (2, 2, 1):  # of three restarts the third is the last
+            workers = running.wait_for("epoch ")
+            gone += workers
+            assert len(workers) == expected
+            for worker in workers:
+                worker.kill()
         code, err = running.end()
     assert code == 2
     assert err.startswith("error: worker ") and err.count("\n") == 1
-    assert f"(pid {workers[1].pid}," in err and "SIGKILL" in err
-    assert survivors(workers) == []
+    assert f"(pid {gone[-1].pid}," in err and "SIGKILL" in err
+    assert survivors(gone) == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -462,7 +462,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake, kind, message", MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_is_named_before_any_work(monkeypatch, mistake, kind, message):
-    monkeypatch.setattr(Crew, "_spawn", lambda self, rank: pytest.fail("a worker was started"))
+    monkeypatch.setattr(Crew, "_seat", lambda self, rank, seat: pytest.fail("a worker was started"))
     with pytest.raises(CorenetError, match=message) as caught:
         mistake()
     assert type(caught.value) is kind

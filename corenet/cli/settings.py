@@ -9,7 +9,7 @@ from .. import models, optim
 from ..errors import ConfigError
 from ..kernels import backend
 from ..train import Trainer
-from ..train.trainer import integer
+from ..train.settings import integer
 from . import options
 
 RATES = {"adam": 3e-3, "sgd": 0.05}  # of the first step

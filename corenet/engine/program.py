@@ -45,6 +45,8 @@ class Own:
     def __call__(self, n: int, *args: Any) -> None:
         try:
             result = self.function(n, *args)
+        except MemoryError:  # says nothing of the function: it can be done again
+            raise
         except Exception as error:
             below = error.__traceback__.tb_next if error.__traceback__ else None  # from the function on
             text = "".join(traceback.format_exception(type(error), error, below))

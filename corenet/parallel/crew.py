@@ -1,147 +1,148 @@
-"""The parent's side: starts the workers, talks to them, notices when one is gone, and leaves nothing behind.
+"""The parent's side: the workers of a run, what they are told, and what happens when one of them is lost.
 
-    parent                         worker 0 … W−1
-      │  spawn (a fresh interpreter, never a fork)
-      ├── channel 0 ───────────────▶ one Unix socket each: commands down, events up; end of file = the other is gone
-      ├── channel W−1 ─────────────▶
+    parent                                    worker 0 … W−1
+      ├── orders, kept for whoever joins ───▶ segments, plans                   no answer
+      ├── jobs ─────────────────────────────▶ train, predict, compile, …        each answers when it is done
       └── segments: anonymous shared memory, passed as descriptors; it has no name, so nothing can be left over
 
-Workers are started with the numbers of threads they may use in their environment, since libraries read them when they
-load. They share the parent's process group (Ctrl-Z stops all), but Ctrl-C is the parent's alone to handle.
+A worker is lost if its process ends, if it has no memory left, or if it makes no progress for too long (`watch.py`).
+Then the others are called off, a new process takes its seat, all are given their orders anew, and the job is sent
+again. Jobs allow that at any moment: training begins at the first step that is not complete, from a copy of the state
+that nobody has written to since (`exchange.py`), and predictions are simply made again. So nothing of it shows in the
+result. If too many are lost, the rest go on with fewer.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
-import signal
-import subprocess
-import sys
-import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 from .. import errors
 from ..errors import ConfigError, CorenetError, WorkerError
 from .barrier import DEFAULT_SPINS, Control, create_barrier
-from .channel import Channel
 from .exchange import FAILED_STEP, STEP, Fields, control_fields
 from .memory import Segment
+from .process import GRACE, WorkerProcess, undisturbed
 from .topology import Layout
+from .watch import Watch
 
 TICK = 0.1  # seconds between looks at the progress
-GRACE = 2.0  # seconds that a worker has to end by itself
+ANSWERS = ("started", "done", "aborted")
 
-# The very package that runs here, then the search path of `_search_path`, before anything of them is imported.
-_BOOTSTRAP = """\
-import sys
-root, *sys.path[:] = sys.argv[1:-1]
-import importlib, typing
-sys.path.insert(0, root)
-import corenet
-del sys.path[0]
-from corenet.parallel.worker import main
-main()"""
-_ROOT = str(Path(__file__).parents[2])
+
+@dataclass(frozen=True)
+class Recovery:
+    """What was done about a worker that was lost: how many workers went on, and after how many seconds."""
+
+    worker: int
+    pid: int
+    cores: tuple[int, ...]
+    step: int  # steps that were complete by then
+    cause: str  # with the traceback of a crash
+    workers: int
+    seconds: float
+
+    def __str__(self) -> str:
+        who = f"worker {self.worker} (pid {self.pid}, core {', '.join(map(str, self.cores))})"
+        cause = self.cause.partition("\n")[0]
+        return f"{who} {cause} at step {self.step}: {self.workers} in all went on after {self.seconds:.1f} s"
 
 
 class Crew:
     """The worker processes of a run, and the memory they share."""
 
-    def __init__(self, layout: Layout, kernels: str = "auto"):
-        self.layout = layout
+    def __init__(self, layout: Layout, kernels: str = "auto", max_restarts: int = 3, timeout: float = 60.0):
+        """Start them. max_restarts: processes that may take the place of lost ones; timeout: seconds without progress
+        after which a worker counts as lost.
+        """
+        self.layout, self.kernels = layout, kernels
+        self.restarts_left, self.timeout = max_restarts, timeout
+        self.recoveries: list[Recovery] = []
         self.segments: dict[str, Segment] = {}
+        self.orders: dict[str, dict[str, Any]] = {}
         self.backend, self.backend_reason = kernels, ""
         control = self.segments["control"] = Segment.create(control_fields(layout.workers))
-        self.status, self.times = control["status"], control["times"]
+        self.status, self.times, self.beats = control["status"], control["times"], control["beats"]
         self.status[FAILED_STEP] = -1
-        self.barrier: Control = create_barrier(
-            layout.workers, control["barrier"], 0 if layout.shared else DEFAULT_SPINS
-        )
-        self.processes: list[subprocess.Popen] = []
-        self.channels: list[Channel] = []
+        self.members: list[WorkerProcess] = []  # by rank
+        self._barriers: list[Control] = []  # the one that is in use
         self._busy: dict[int, int] = {}  # descriptor of the channel → rank, of workers that have not answered yet
-        self._close = weakref.finalize(
-            self, _close, os.getpid(), self.processes, self.channels, self.segments, self.barrier
-        )
+        self._gone: dict[int, str] = {}  # rank → cause, of workers that are lost and not replaced yet
         self._started = False
+        self._close = weakref.finalize(self, _close, os.getpid(), self.members, self.segments, self._barriers)
         try:
-            for rank in range(layout.workers):
-                self._spawn(rank)
-            self._expect_answers()
-            for rank in range(layout.workers):
-                start = {
-                    "do": "start",
-                    "rank": rank,
-                    "workers": layout.workers,
-                    "cpus": layout.cpus[rank],
-                    "threads": layout.threads,
-                    "kernels": kernels,
-                    "barrier": self.barrier.spec,
-                    "control": control.spec,
-                }
-                self._send(rank, start, [control.fd, *self.barrier.fds(rank)])
+            for seat in range(layout.workers):
+                self._seat(seat, seat)
+            self._brief()
         except BaseException:
             self.close()
             raise
 
-    def _spawn(self, rank: int) -> None:
-        isolated = ["-I"] if sys.flags.isolated else []
-        command = [sys.executable, *isolated, "-c", _BOOTSTRAP, _ROOT, *_search_path()]
-        with _undisturbed():
-            ours, theirs = Channel.pair()
-            self.channels.append(ours)
-            # The signal mask is inherited, so Ctrl-C cannot hit the worker before it has said that it ignores it.
-            old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            try:
-                self.processes.append(
-                    subprocess.Popen(
-                        [*command, str(theirs.fileno())],
-                        pass_fds=[theirs.fileno()],
-                        stdin=subprocess.DEVNULL,
-                        env=self._environment(),
-                    )
-                )
-            except OSError as error:
-                raise WorkerError(f"worker {rank} could not be started", got=error.strerror or str(error)) from error
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
-                theirs.close()
+    @property
+    def barrier(self) -> Control:
+        """Where the workers meet."""
+        return self._barriers[0]
 
-    def _environment(self) -> dict[str, str]:
-        threads = str(self.layout.threads)
-        numba = {
-            "NUMBA_NUM_THREADS": threads,
-            "OMP_NUM_THREADS": threads,
-            "NUMBA_THREADING_LAYER_PRIORITY": "omp tbb workqueue",
-        }
-        blas = dict.fromkeys(
-            ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
-        )
-        # Threads that share a core must not spin while they wait for a kernel: they would keep each other from it.
-        patience = {"OMP_WAIT_POLICY": "passive"} if self.layout.shared else {}
-        return {**patience, **os.environ, **numba, **blas}
+    @property
+    def processes(self) -> list:
+        """The workers' processes, by rank."""
+        return [member.process for member in self.members]
+
+    def _seat(self, rank: int, seat: int) -> None:
+        with undisturbed():
+            self.members.insert(rank, WorkerProcess(seat, self.layout))
+
+    def _brief(self) -> None:
+        """Tell everybody who they are, what there is, and what to be prepared for; each answers that it has started."""
+        control, workers = self.segments["control"], len(self.members)
+        with undisturbed():
+            while self._barriers:
+                self._barriers.pop().close()
+            control["barrier"][:] = 0
+            spins = 0 if self.layout.shared else DEFAULT_SPINS
+            self._barriers.append(create_barrier(workers, control["barrier"], spins))
+        how = {"workers": workers, "threads": self.layout.threads, "kernels": self.kernels}
+        self._expect_answers()
+        for rank, member in enumerate(self.members):
+            start = {"do": "start", "rank": rank, "seat": member.seat, "cpus": member.cpus, **how}
+            fds = [control.fd, *self.barrier.fds(rank)]
+            self._send(rank, {**start, "barrier": self.barrier.spec, "control": control.spec}, fds)
+            for name, segment in self.segments.items():
+                self._send(rank, {"do": "segment", "name": name, "spec": segment.spec}, [segment.fd])
+            for order in self.orders.values():
+                self._send(rank, order)
 
     # Talking.
 
-    def _send(self, rank: int, message: dict[str, Any], fds: list[int] | None = None) -> None:
-        try:
-            self.channels[rank].send(message, fds or [])
-        except (EOFError, OSError) as error:
-            raise self._lost(rank) from error
+    def _send(self, rank: int, message: Mapping[str, Any], fds: list[int] | None = None) -> None:
+        if rank not in self._gone:
+            try:
+                self.members[rank].channel.send(dict(message), fds or [])
+            except (EOFError, OSError):
+                self._lose(rank)
 
-    def tell(self, message: dict[str, Any], fds: list[int] | None = None) -> None:
-        """Send a message that needs no answer to every worker."""
+    def _lose(self, rank: int, cause: str = "") -> None:
+        """Note that a worker is lost; without a cause its process has ended by itself."""
+        self._gone[rank] = cause
+        self._busy.pop(self.members[rank].channel.fileno(), None)
+
+    def _tell(self, message: Mapping[str, Any], fds: list[int] | None = None) -> None:
         try:
-            for rank in range(self.layout.workers):
+            for rank in range(len(self.members)):
                 self._send(rank, message, fds)
         except BaseException:
             self.close()  # some have it and some have not: they would not agree any more
             raise
+
+    def order(self, name: str, message: Mapping[str, Any]) -> None:
+        """Tell every worker what to be prepared for, in place of an older order of that name; it is not answered."""
+        self.orders[name] = dict(message)
+        self._tell(message)
 
     def share(self, name: str, fields: Fields) -> Segment:
         """Create a segment of that name, in place of an older one, and give it to every worker."""
@@ -150,13 +151,13 @@ class Crew:
         if old is not None:
             old.close()
         self.segments[name] = segment
-        self.tell({"do": "segment", "name": name, "spec": segment.spec}, [segment.fd])
+        self._tell({"do": "segment", "name": name, "spec": segment.spec}, [segment.fd])
         return segment
 
     def forget(self, name: str) -> None:
         """Give a segment up, here and in every worker."""
         self.segments.pop(name).close()
-        self.tell({"do": "forget", "name": name})
+        self._tell({"do": "forget", "name": name})
 
     def run(
         self,
@@ -164,10 +165,10 @@ class Crew:
         tick: Callable[[], None] | None = None,
         hear: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        """Send a command to all workers and wait until all have done it.
+        """Send a job to all workers and wait until all have done it, whoever is lost meanwhile.
 
-        `tick` is called some times a second, `hear` with every other event. Raises WorkerError if a worker dies or
-        raises. An exception here (Ctrl-C) calls the workers off; they stay usable, at the last step that was complete.
+        `tick` is called some times a second, `hear` with every other event. Raises WorkerError if nobody is left or
+        one raises. An exception here (Ctrl-C) calls the workers off; they stay usable, at the last complete step.
         """
         if self._busy and self._started:
             fix = "Callbacks may use the Trainer in on_epoch, not in on_progress; a second thread needs its own"
@@ -175,10 +176,15 @@ class Crew:
         self.wait_started()
         self.times[:] = 0
         try:
-            self._expect_answers()
-            self.tell(dict(message))
-            self._await("done", tick, hear)
-        except CorenetError:  # of a worker: lost, or not able to do it
+            while True:
+                self._recover()
+                self.beats[:] = 0
+                self._expect_answers()
+                self._tell(message)
+                self._await(tick, hear)
+                if not self._gone:
+                    return
+        except CorenetError:  # nobody is left, or one is not able to do it
             self.close()
             raise
         except BaseException:
@@ -188,55 +194,74 @@ class Crew:
     def wait_started(self) -> None:
         """Wait until all workers run; their kernels are known then."""
         if not self._started:
-
-            def note(event: dict[str, Any]) -> None:
-                self.backend, self.backend_reason = event["backend"], event["reason"]
-
             try:
-                self._await("started", hear=note)
+                self._await()
+                self._recover()
             except BaseException:
                 self.close()
                 raise
             self._started = True
 
     def _expect_answers(self) -> None:
-        self._busy = {channel.fileno(): rank for rank, channel in enumerate(self.channels)}
+        self._busy = {
+            member.channel.fileno(): rank for rank, member in enumerate(self.members) if rank not in self._gone
+        }
 
     def _await(
         self,
-        wanted: str,
         tick: Callable[[], None] | None = None,
         hear: Callable[[dict[str, Any]], None] | None = None,
         called_off: bool = False,
+        within: float | None = None,
     ) -> None:
-        """Hear the busy workers until none is; TimeoutError if they were called off and have not answered in time."""
+        """Hear the busy workers until none is; or until one is lost, but those called off are all waited for.
+
+        TimeoutError after `within` seconds.
+        """
         poll = select.poll()
         for fd in self._busy:
             poll.register(fd, select.POLLIN)
-        due = monotonic() + TICK
-        end = monotonic() + GRACE if called_off else None
-        while self._busy:
-            limits = [limit for limit in (due if tick else None, end) if limit is not None]
-            for fd, _ in poll.poll(max(0.0, min(limits) - monotonic()) * 1000 if limits else None):
+        watch, look = Watch(self.timeout), monotonic()
+        end = None if within is None else look + within
+        while self._busy and (called_off or not self._gone):
+            for fd, _ in poll.poll(max(0.0, look + TICK - monotonic()) * 1000):
                 rank = self._busy[fd]
-                try:
-                    event, _ = self.channels[rank].receive()
-                except (EOFError, OSError) as error:
-                    raise self._lost(rank) from error
-                if event["event"] == "error":
-                    raise _raised(rank, event)
-                if hear is not None:
-                    hear(event)
-                if event["event"] == "aborted" and not called_off:
-                    raise WorkerError(f"worker {rank} was called off, but not by this process")
-                if event["event"] in (wanted, "aborted"):
-                    del self._busy[fd]
+                watch.heard(self.members[rank].seat)
+                if self._hear(rank, hear, called_off):
+                    self._busy.pop(fd, None)
                     poll.unregister(fd)
-            if end is not None and monotonic() >= end and self._busy:
-                raise TimeoutError
-            if tick and monotonic() >= due:
+            now = monotonic()
+            if now < look + TICK:
+                continue
+            seats = {self.members[rank].seat: rank for rank in self._busy.values()}
+            for seat in watch.stuck(self.beats, seats, min(now - look, 2 * TICK)):
+                poll.unregister(self.members[seats[seat]].channel.fileno())
+                self._lose(seats[seat], f"made no progress for {self.timeout:g} s")
+            look = now
+            if tick is not None:
                 tick()
-                due = monotonic() + TICK
+            if end is not None and now >= end and self._busy:
+                raise TimeoutError
+
+    def _hear(self, rank: int, hear: Callable[[dict[str, Any]], None] | None, called_off: bool) -> bool:
+        """Take one event of a worker; whether it was its last for now."""
+        try:
+            event, _ = self.members[rank].channel.receive()
+        except (EOFError, OSError):
+            self._lose(rank)
+            return True
+        if event["event"] == "error":
+            if event["kind"] != "MemoryError":
+                raise _raised(self.members[rank], event)
+            self._lose(rank, f"has no memory left\n\n{event['traceback']}")
+            return True
+        if event["event"] == "aborted" and not called_off:
+            raise WorkerError(f"{self.members[rank].name} was called off, but not by this process")
+        if event["event"] == "started":
+            self.backend, self.backend_reason = event["backend"], event["reason"]
+        elif hear is not None:
+            hear(event)
+        return event["event"] in ANSWERS
 
     def _call_off(self) -> None:
         """Stop a job. If one does not answer soon (it compiles, or its answer was lost), all are ended."""
@@ -244,30 +269,52 @@ class Crew:
             return
         try:
             self.barrier.abort()
-            self._await("done", called_off=True)
+            self._await(called_off=True, within=GRACE)
             self.barrier.reset()
         except BaseException as error:
             self.close()
             if not isinstance(error, Exception):  # Ctrl-C once more
                 raise
 
-    def _lost(self, rank: int) -> WorkerError:
-        process = self.processes[rank]
+    # When workers are lost.
+
+    def _recover(self) -> None:
+        """While some are lost: bring the others to rest, put new ones in their place, and have all begin anew."""
         try:
-            code = process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            how = "closed its channel but still runs"
-        else:
-            how = f"ended with exit code {code}" if code >= 0 else f"was killed by {_signal_name(-code)}"
-            if code == -signal.SIGKILL:
-                how += " (likely cause: out of memory, or somebody killed it)"
-            elif code in (-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL):
-                how += " (a defect in a kernel or a library)"
-        cores = ", ".join(map(str, self.layout.cpus[rank]))
-        return WorkerError(
-            f"worker {rank} (pid {process.pid}, core {cores}) {how} at step {self.status[STEP]}",
-            fix="The net is as it was before that step; fit goes on from there, with new workers",
-        )
+            while self._gone:
+                begin = monotonic()
+                self.barrier.abort()
+                self._await(called_off=True)
+                lost = {self.members[rank]: cause for rank, cause in sorted(self._gone.items())}
+                self._gone.clear()
+                for member in lost:
+                    lost[member] = self._replace(member, lost[member])
+                if not self.members:
+                    raise _nobody_left(*lost.popitem(), int(self.status[STEP]))
+                self._brief()
+                self._await()
+                for member, cause in lost.items():
+                    who = member.seat, member.process.pid, member.cpus, int(self.status[STEP])
+                    self.recoveries.append(Recovery(*who, cause, len(self.members), monotonic() - begin))
+        except BaseException:
+            self.close()
+            raise
+
+    def _replace(self, member: WorkerProcess, cause: str) -> str:
+        """Put a new worker in the place of a lost one, or do without; what became of the lost one, with a traceback."""
+        what, _, traceback = (cause or f"{member.fate()}\n\n{member.last_words()}").partition("\n\n")
+        member.end()
+        rank = self.members.index(member)
+        del self.members[rank]
+        if self.restarts_left > 0:
+            self.restarts_left -= 1
+            try:
+                self._seat(rank, member.seat)
+            except WorkerError as error:
+                what += f" and cannot be replaced ({error})"
+        return what + (f"\n\n{traceback}" if traceback else "")
+
+    # The end.
 
     def close(self) -> None:
         """End the workers and free the memory; safe to call again."""
@@ -279,66 +326,33 @@ class Crew:
         return not self._close.alive
 
 
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Hold Ctrl-C back to the end of the block: in between it would leave a process that nobody knows of."""
-    handler = signal.getsignal(signal.SIGINT)
-    if handler is None or threading.current_thread() is not threading.main_thread():  # then it does not come here
-        yield
-        return
-    held: list[tuple] = []
-    signal.signal(signal.SIGINT, lambda *which: held.append(which))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if held and callable(handler):
-            handler(*held[0])
+def _nobody_left(member: WorkerProcess, cause: str, step: int) -> WorkerError:
+    what, _, traceback = cause.partition("\n\n")
+    fix = "The net is as it was before that step; fit goes on from there, with new workers"
+    return WorkerError(f"{member.name} {what} at step {step}", fix=f"{fix}\n\n{traceback}" if traceback else fix)
 
 
-def _search_path() -> list[str]:
-    """This process's sys.path, its program's folders last: a file numba.py there is the user's, not Numba."""
-    program = {"", "."}
-    script = getattr(sys.modules["__main__"], "__file__", None)
-    with contextlib.suppress(OSError):  # the current folder may be gone
-        program.add(os.getcwd())
-        if script is not None:
-            program.add(os.path.dirname(os.path.abspath(script)))
-    return sorted(map(str, sys.path), key=program.__contains__)
-
-
-def _raised(rank: int, event: dict[str, Any]) -> CorenetError:
+def _raised(member: WorkerProcess, event: dict[str, Any]) -> CorenetError:
     """An error of corenet as it was, about the user's own settings; all else with the worker's traceback."""
     kind = getattr(errors, event["kind"], None)
     if isinstance(kind, type) and issubclass(kind, CorenetError):
         return kind(event["message"])
-    return WorkerError(f"worker {rank} raised {event['kind']}\n\n{event['traceback']}")
+    return WorkerError(f"worker {member.seat} raised {event['kind']}\n\n{event['traceback']}")
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # real-time signals have no names of their own
-        return f"signal {number}"
-
-
-def _close(
-    owner: int, processes: list, channels: list[Channel], segments: dict[str, Segment], barrier: Control
-) -> None:
+def _close(owner: int, members: list[WorkerProcess], segments: dict[str, Segment], barriers: list[Control]) -> None:
     if os.getpid() != owner:  # a copy of the parent, made by fork, must not end what is not its own
         return
-    with _undisturbed():
-        barrier.abort()  # nobody stays inside a step
-        for channel in channels:
-            channel.hang_up()  # a worker that reads end of file exits, whatever it is doing
+    with undisturbed():
+        for barrier in barriers:
+            barrier.abort()  # nobody stays inside a step
+        for member in members:
+            member.channel.hang_up()
         end = monotonic() + GRACE
-        for process in processes:
-            try:
-                process.wait(max(0.0, end - monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        barrier.close()
+        for member in members:
+            member.end(max(0.0, end - monotonic()))
+        for barrier in barriers:
+            barrier.close()
         for segment in segments.values():
             segment.close()
         segments.clear()

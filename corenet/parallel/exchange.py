@@ -44,11 +44,12 @@ Fields = dict[str, tuple[tuple[int, ...], Any]]
 
 
 def control_fields(workers: int) -> Fields:
-    """Barrier, progress and timing."""
+    """Barrier, progress, timing, and signs of life."""
     return {
         "barrier": ((AtomicBarrier.WORDS,), "uint32"),
         "status": ((STATUS,), "int64"),
         "times": ((workers, 3), "float64"),
+        "beats": ((workers, 2), "int64"),
     }
 
 

@@ -32,6 +32,7 @@ from .chunks import ChunkRunner
 from .exchange import COMPUTE, FAILED_STEP, SAMPLES, STEP, WAIT
 from .meetings import Meetings
 from .reduction import ShardReducer
+from .watch import CHUNKS, MEETINGS
 
 
 class Sync:
@@ -41,7 +42,9 @@ class Sync:
         self, plan: Plan, optimizer: Optimizer, arrays: dict[str, np.ndarray], source: np.dtype, scaling: Any,
         rank: int, workers: int, barrier: Barrier, balancer: Balancer,
     ):  # fmt: skip
-        """arrays: those of the segments control, state and batch; source and scaling as for ChunkRunner."""
+        """arrays: those of the segments control, state and batch, of times and beats this worker's; source and scaling
+        as for ChunkRunner.
+        """
         self.plan, self.rank, self.workers = plan, rank, workers
         self.barrier, self.balancer = barrier, balancer
         shared = {"panels": arrays["panels"], "common": aligned_bytes(plan.bytes["common"])}
@@ -50,7 +53,7 @@ class Sync:
         waiting = -(-plan.chunks // workers) if len(self.meetings) else 1
         self.runners = [ChunkRunner(plan, arrays["state"], shared, source, scaling) for _ in range(waiting)]
         self.reducer = ShardReducer(plan, optimizer, arrays, rank, workers)
-        self.status, self.times = arrays["status"], arrays["times"][rank]
+        self.status, self.times, self.beats = arrays["status"], arrays["times"], arrays["beats"]
         self.counts, self.metrics = arrays["counts"], arrays["metrics"]
         self.scale = np.zeros(1)  # of this batch
         self.weigh = Call(losses.batch_scale, np.zeros(1), np.zeros(1, np.int64), 0, self.scale)
@@ -66,6 +69,7 @@ class Sync:
 
     def meet(self) -> None:
         """Wait for all workers."""
+        self.beats[MEETINGS] += 1
         begin = perf_counter()
         self.barrier.wait()
         self.waited += perf_counter() - begin
@@ -103,10 +107,10 @@ class Sync:
                         runner.load(count, x, order, first + place, shift, flip)
                         runner.start(count, place, y, self.scale)
                         self.counts[chunk] = count
-                        self.times[SAMPLES] += count
                     runner.train(step, count, part)
                     self.meetings.share(part, chunk, runner.row)
                     self.metrics[chunk] = runner.metrics
+                    self.beats[CHUNKS] += 1
             self.meet()
             self.reducer.run(step, float(rates[index]), chunks, samples, self.meet)
             if self.rank == 0 and not math.isfinite(self.reducer.totals[1 - (step & 1), 0]):
@@ -115,6 +119,7 @@ class Sync:
             if self.rank == 0:
                 self.status[STEP] = step + 1
             end = perf_counter()
+            self.times[SAMPLES] += max(0, min(high * plan.chunk, samples) - low * plan.chunk)
             self.times[COMPUTE] += end - begin - self.waited
             self.times[WAIT] += self.waited
             begin, self.waited = end, 0.0

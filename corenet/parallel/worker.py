@@ -11,6 +11,7 @@ script on standard input works as well. It ignores Ctrl-C: the parent decides wh
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import queue
 import select
@@ -39,6 +40,7 @@ from .exchange import STEP
 from .memory import Segment
 from .sync import STRATEGIES, Sync
 from .user_layers import import_layers
+from .watch import CHUNKS
 
 
 class Worker:
@@ -47,7 +49,7 @@ class Worker:
     def __init__(self, channel: Channel):
         self.channel = channel
         self.inbox: queue.SimpleQueue[tuple[dict[str, Any], list[int]]] = queue.SimpleQueue()
-        self.rank, self.workers = 0, 1
+        self.rank, self.seat, self.workers = 0, 0, 1
         self.backend: backends.Backend
         self.barrier: Barrier
         self.segments: dict[str, Segment] = {}
@@ -92,13 +94,19 @@ class Worker:
             os._exit(1)  # the parent is gone: nobody will read a result, whatever the main thread is at
 
     def do_start(
-        self, *fds: int, rank: int, workers: int, cpus: list[int], threads: int, kernels: str, barrier: dict[str, Any],
-        control: list,
+        self, *fds: int, rank: int, seat: int, workers: int, cpus: list[int], threads: int, kernels: str,
+        barrier: dict[str, Any], control: list,
     ) -> None:  # fmt: skip
-        """Bind to cores before any memory is touched or thread started; fds: the control segment, the barrier's."""
+        """Bind to cores before any memory is touched or thread started; fds: the control segment, the barrier's.
+
+        Said again when the crew changes: then all orders follow anew.
+        """
+        self.trainer = None
+        for calls in (self.predictors, self.unlinked, self.uncompiled):
+            calls.clear()
         topology.bind(cpus)
         native.set_flush_to_zero(True)  # here and in the threads that start from here, never in the user's process
-        self.rank, self.workers = rank, workers
+        self.rank, self.seat, self.workers = rank, seat, workers
         self.backend = backends.select(kernels, threads)
         if self.backend.name == "numpy":
             import threadpoolctl
@@ -117,9 +125,10 @@ class Worker:
         self.segments[name] = segment
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays of training by name, see `exchange`."""
+        """The arrays of training by name, see `exchange`; of what is kept for each worker, this one's."""
         parts = (self.segments[name].arrays for name in ("control", "state", "batch") if name in self.segments)
-        return {name: array for part in parts for name, array in part.items()}
+        arrays = {name: array for part in parts for name, array in part.items()}
+        return arrays | {name: arrays[name][self.seat] for name in ("times", "beats")}
 
     def do_forget(self, *, name: str) -> None:
         """Give a segment up."""
@@ -128,7 +137,6 @@ class Worker:
     def do_import_layers(self, *, layers: dict[str, str], script: str | None) -> None:
         """Import the user's own layers that a net has."""
         self.user_layers |= import_layers(layers, script)
-        self.channel.send({"event": "done"})
 
     def do_prepare_training(
         self, *, net: dict, input_shape: list[int], loss: dict, optimizer: dict, chunk: int, batch: int, strategy: str,
@@ -175,14 +183,19 @@ class Worker:
 
     def do_link(self) -> None:
         """Give every call its code."""
-        for call in self.unlinked:
-            call.link(self.backend)
-        self.unlinked.clear()
+        self._link()
         self.channel.send({"event": "done"})
+
+    def _link(self) -> None:
+        beats = self.arrays()["beats"]
+        while self.unlinked:
+            self.unlinked.pop().link(self.backend)
+            beats[CHUNKS] += 1
 
     def do_train(self, *, data: str, **job: Any) -> None:
         """One epoch over a data set."""
         assert self.trainer is not None
+        self._link()  # if this worker has joined, or has another rank, since all were
         self.trainer.epoch(self.segments[data].arrays, **job)
         self.channel.send({"event": "done"})
 
@@ -192,17 +205,20 @@ class Worker:
         runner, result = self.predictors[x.dtype.str], self.segments[output]["output"]
         chunk = runner.plan.chunk
         chunks = -(-samples // chunk)
-        step = int(self.segments["control"]["status"][STEP])
+        step, beats = int(self.segments["control"]["status"][STEP]), self.arrays()["beats"]
+        self._link()
         for index in range(chunks * self.rank // self.workers, chunks * (self.rank + 1) // self.workers):
             first = index * chunk
             n = min(chunk, samples - first)
             runner.load(n, x, order, first)
             result[first : first + n] = runner.predict(step, n).reshape(n, -1)
+            beats[CHUNKS] += 1
         self.channel.send({"event": "done"})
 
 
 def main() -> None:
-    """Entry point of the process; the last argument is the descriptor of the channel."""
+    """Entry point of the process; the last arguments are the descriptors for last words and of the channel."""
+    faulthandler.enable(int(sys.argv[-2]))  # where the parent looks for the traceback of a crash
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     # Kernels are as fast without LLVM's later passes, which take a tenth of the time to compile.

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
+from ..parallel.crew import Recovery
 from ..parallel.topology import usable_cpus
 from ..train import Callback, History
 from ..train.callback import Progress as StepProgress
@@ -112,6 +113,9 @@ class ConsoleReport(Callback):
             loss=f"{progress.loss:.4f}",
             eta=minutes(left / rate),
         )
+
+    def on_recovery(self, recovery: Recovery) -> None:
+        self.line(str(recovery))
 
     def on_epoch(self, record: dict[str, Any], epochs: int) -> None:
         self._in_epoch(record["epoch"], record["seconds"])  # it may have been too short for progress

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..parallel.crew import Recovery
+
 
 @dataclass(frozen=True)
 class RunInfo:
@@ -47,6 +49,9 @@ class Callback:
     def on_progress(self, progress: Progress) -> None:
         """A few times a second during an epoch."""
 
+    def on_recovery(self, recovery: Recovery) -> None:
+        """A worker was lost, and the run goes on."""
+
     def on_epoch(self, record: dict[str, Any], epochs: int) -> None:
         """An epoch is over; `record` is its entry in the history, `epochs` the number of this call's last epoch.
 
@@ -63,6 +68,9 @@ class PrintEpochs(Callback):
     def on_start(self, info: RunInfo) -> None:
         kernels = info.kernels if info.precision == "float32" else f"{info.kernels}, {info.precision}"
         print(f"{info.data}: {info.samples:,} images; {info.layout}; {kernels}", flush=True)
+
+    def on_recovery(self, recovery: Recovery) -> None:
+        print(recovery, flush=True)
 
     def on_epoch(self, record: dict[str, Any], epochs: int) -> None:
         print(epoch_line(record, epochs), flush=True)

@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..parallel.crew import Recovery
+
 
 @dataclass
 class WorkerRecord:
@@ -20,10 +22,13 @@ class WorkerRecord:
 
 @dataclass
 class History:
-    """Records of a fit: `epochs` is a list of dicts with loss, accuracy, val_… and seconds; times are in seconds."""
+    """Records of a fit: `epochs` is a list of dicts with loss, accuracy, val_… and seconds; `recoveries` tell of
+    workers that were lost; times are in seconds.
+    """
 
     epochs: list[dict[str, Any]] = field(default_factory=list)
     workers: list[WorkerRecord] = field(default_factory=list)
+    recoveries: list[Recovery] = field(default_factory=list)
     seconds_compile: float = 0.0
     seconds_train: float = 0.0
 

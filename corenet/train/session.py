@@ -66,9 +66,10 @@ class Session:
         arrays = crew.share("state", state_fields(plan, optimizer)).arrays
         self._state, self._slots, self._average = arrays["state"], arrays["slots"], arrays["average"]
         self.restore(begin)
+        crew.orders.clear()  # another net's
         kinds = user_layers(net)
         if kinds:
-            crew.run({"do": "import_layers", **where_to_find(kinds)})
+            crew.order("layers", {"do": "import_layers", **where_to_find(kinds)})
 
     @property
     def step(self) -> int:
@@ -112,7 +113,7 @@ class Session:
             self.crew.share("batch", batch_fields(plan))
             what = {"loss": describe_loss(self.loss), "optimizer": describe_optimizer(self.optimizer)}
             how = {"chunk": chunk, "batch": batch, "strategy": strategy, "balance": balance, "source": source.str}
-            self.crew.tell({"do": "prepare_training", **self._model, **what, **how})
+            self.crew.order("training", {"do": "prepare_training", **self._model, **what, **how})
         return plan
 
     def prepare_prediction(self, source: np.dtype) -> None:
@@ -120,7 +121,8 @@ class Session:
         key = ("predict", source.str)
         if key not in self._prepared:
             self._prepared.add(key)
-            self.crew.tell({"do": "prepare_prediction", **self._model, "chunk": PREDICTION_CHUNK, "source": source.str})
+            how = {"chunk": PREDICTION_CHUNK, "source": source.str}
+            self.crew.order(f"prediction {source.str}", {"do": "prepare_prediction", **self._model, **how})
 
     def compile(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Have the workers share the compiling of all kernels they still need; progress(done, total) is told."""

@@ -32,6 +32,7 @@ from .history import History, WorkerRecord
 from .inputs import check_images, check_some_count, labelled
 from .model_file import ModelInfo, save_model
 from .session import Scaling, Session, Snapshot, first_state
+from .settings import duration, integer, one_of
 
 
 class Trainer:
@@ -53,6 +54,9 @@ class Trainer:
         kernels: "auto", "numba", "numpy" or "c", which is Numba's loop nests on the C library's tile; "c-avx2" and the
             like choose its instruction set, for comparisons; "null" computes nothing, to measure all else.
         fuse: let faster steps take the place of some runs of steps (`engine/fusion.py`); False, to compare.
+        max_restarts: processes that may take the place of lost workers; when they are used up, the run goes on with
+            fewer workers, to the same bits.
+        worker_timeout: seconds without progress after which a worker counts as lost; longer than a chunk may take.
         precision: "float32", or "bf16": operands of matrix products are rounded to bfloat16, sums and everything else
             stay float32 (docs/precision.md). Needs kernels "auto" or "numba" and a CPU with AVX512-BF16.
 
@@ -75,6 +79,8 @@ class Trainer:
         kernels: str = "auto",
         fuse: bool = True,
         precision: str = "float32",
+        max_restarts: int = 3,
+        worker_timeout: float = 60.0,
     ):
         check_may_have_workers()
         if not isinstance(net, Layer):
@@ -83,8 +89,8 @@ class Trainer:
             raise ConfigError("optimizer", expected="one of corenet.optim", got=repr(optimizer))
         where_to_find(user_layers(net))  # raises for a class that no worker could import
         check_arguments(net)
-        _one_of("strategy", strategy, STRATEGIES)
-        _one_of("kernels", kernels, backend.NAMES)
+        one_of("strategy", strategy, STRATEGIES)
+        one_of("kernels", kernels, backend.NAMES)
         backend.check_precision(precision, kernels)
         get_balancer(balance)
         self.net = net
@@ -97,6 +103,8 @@ class Trainer:
         self.chunk: int | Literal["auto"] = "auto" if chunk == "auto" else integer("chunk", chunk)
         self.strategy, self.balance, self.kernels = strategy, balance, kernels
         self.fuse, self.precision = bool(fuse), precision
+        self.max_restarts = integer("max_restarts", max_restarts, least=0)
+        self.worker_timeout = duration("worker_timeout", worker_timeout)
         self.seed = integer("seed", seed, least=0, most=2**63 - 1)
         self.epochs_done = 0
         self.classes: tuple[str, ...] = ()
@@ -140,7 +148,8 @@ class Trainer:
 
         Calling it again continues where the last call ended. By default one line per epoch is printed; callbacks=()
         prints nothing. Raises DataError, ShapeError or ConfigError before any work, TrainingError if the loss or a
-        parameter is no longer finite, WorkerError if a worker is lost.
+        parameter is no longer finite, WorkerError if no worker is left. A worker that is lost leaves no trace but its
+        entry in `history.recoveries`.
         """
         epochs, batch_size = integer("epochs", epochs), integer("batch_size", batch_size)
         callbacks = [PrintEpochs()] if callbacks is None else callbacks
@@ -180,9 +189,9 @@ class Trainer:
             for callback in callbacks:
                 callback.on_compile(done, total)
 
-        session.compile(compiled)
         last = self.epochs_done + epochs
         history = self.history = History()
+        session.compile(compiled)
         history.workers = [WorkerRecord(rank, cpus) for rank, cpus in enumerate(self.layout.cpus)]
         history.seconds_compile = perf_counter() - begin
         session.share_data(data, targets)
@@ -191,6 +200,7 @@ class Trainer:
             if held_out is not None:
                 scores = self.evaluate(held_out)
                 record |= {f"val_{name}": score for name, score in scores.items()}
+            self._tell_recoveries(session, callbacks)
             self.optimizer.lr.observe(record)
             history.epochs.append(record)
             history.seconds_train += record["seconds"]
@@ -209,6 +219,7 @@ class Trainer:
         begin = perf_counter()
 
         def tick() -> None:
+            self._tell_recoveries(session, callbacks)
             done = session.step - first_step
             samples = min(done * batch_size, n)
             if samples:
@@ -239,6 +250,13 @@ class Trainer:
             "seconds": seconds,
             "images_per_second": n / seconds,
         }
+
+    def _tell_recoveries(self, session: Session, callbacks: Sequence[Callback]) -> None:
+        recoveries = session.crew.recoveries
+        while recoveries:
+            self.history.recoveries.append(recoveries.pop(0))
+            for callback in callbacks:
+                callback.on_recovery(self.history.recoveries[-1])
 
     # Using the net.
 
@@ -336,7 +354,7 @@ class Trainer:
         if self._crew is not None and self._crew.closed:  # lost in an earlier call
             self.close()
         if self._crew is None:
-            self._crew = Crew(self.layout, self.kernels)
+            self._crew = Crew(self.layout, self.kernels, self.max_restarts, self.worker_timeout)
         return self._crew
 
     def _open(self) -> Session:
@@ -369,17 +387,3 @@ class Trainer:
         if self._input_shape is None:
             raise ConfigError("the net has no parameters yet: the first data set decides their sizes. Call fit first")
         return make_plan(self.net, self._input_shape, 1, loss=self.loss)
-
-
-def _one_of(name: str, value: Any, names: Any) -> None:
-    if value not in names:
-        raise ConfigError(name, expected="one of " + ", ".join(map(repr, names)), got=repr(value))
-
-
-def integer(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
-    """Check a setting; ConfigError names it."""
-    good = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not good or value < least or (most is not None and value > most):
-        bound = f"an integer of at least {least}" + (f" and at most {most}" if most is not None else "")
-        raise ConfigError(name, expected=bound, got=repr(value))
-    return int(value)
