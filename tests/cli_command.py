@@ -79,7 +79,7 @@ def fail(*arguments: object, cwd: Path, env: dict[str, str] | None = None) -> st
     return done.stderr.strip()
 
 
-def _heed_ctrl_c() -> None:
+def heed_ctrl_c() -> None:
     """Undo what a shell does to a job in the background, as the test run may be: its children inherit deaf ears."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -90,7 +90,7 @@ class Running:
     def __init__(self, *arguments: object, cwd: Path, command: Sequence[str] = COMMAND):
         self.process = subprocess.Popen(
             [*command, *map(str, arguments)], cwd=cwd, env=environment(), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_heed_ctrl_c,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_ctrl_c,
         )  # fmt: skip
 
     def __enter__(self) -> "Running":
@@ -137,7 +137,7 @@ class Terminal:
         command = [sys.executable, "-c", code, *COMMAND, *map(str, arguments)]
         process = subprocess.Popen(
             command, cwd=cwd, env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-            preexec_fn=_heed_ctrl_c,
+            preexec_fn=heed_ctrl_c,
         )  # fmt: skip
         written = b""
         deadline = time.monotonic() + LIMIT

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from cli_command import heed_ctrl_c
 
 os.environ.setdefault("NUMBA_OPT", "1")  # as workers do, for kernels that tests compile themselves
 
@@ -27,6 +28,7 @@ from corenet.parallel.balance import Balancer
 from corenet.parallel.barrier import Aborted, create_barrier
 from corenet.parallel.crew import Crew
 from corenet.parallel.memory import Segment
+from corenet.parallel.slices import Job
 from corenet.parallel.sync import Sync
 
 CLASSES = 4
@@ -131,13 +133,13 @@ class Ranks:
     def epoch(self, order: Sequence[int] | None = None) -> None:
         """One epoch in this order, on all ranks at once."""
         order = np.arange(len(self.x)) if order is None else np.asarray(order)
-        job = {"epoch": 0, "first_step": self.step, "seed": 0, "shift": 0, "flip": False}
         data = {"x": self.x, "y": self.y[:, None], "weights": np.ones(len(self.x)), "order": order}
         data["rates"] = np.full(len(self.x), self.optimizer.lr.rate(0))
-        threads = [threading.Thread(target=rank.epoch, args=(data,), kwargs=job) for rank in self.ranks[1:]]
+        job = Job(data, epoch=0, first_step=self.step, seed=0, shift=0, flip=False)
+        threads = [threading.Thread(target=rank.epoch, args=(job,)) for rank in self.ranks[1:]]
         for thread in threads:
             thread.start()
-        self.ranks[0].epoch(data, **job)
+        self.ranks[0].epoch(job)
         for thread in threads:
             thread.join()
 
@@ -208,6 +210,7 @@ class Program:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=group,
+            preexec_fn=heed_ctrl_c,
         )
         if how == "stdin":
             self.process.stdin.write(source)

@@ -11,7 +11,9 @@ from corenet.kernels import clock
 
 
 class Faulty(nn.Layer):
-    """Hands on what it gets. `fault`: a signal's name, or "segfault", "loop", "exit", "memory", "raise"."""
+    """Hands on what it gets. `fault`: a signal's name, or "segfault", "loop", "exit", "memory", "raise"; "forward" and
+    "backward" make a number that is not finite there, always.
+    """
 
     def __init__(self, fault: str, folder: str, times: int = 1, step: int = 3, first: int = 0):
         """folder: where files count how often it has happened, over all processes; step, first: the step, and the
@@ -22,18 +24,25 @@ class Faulty(nn.Layer):
     def plan(self, p, x):
         y = p.activation(x.shape)
         p.forward(self.forward, x.data, y.data, p.clock)
-        p.backward(self.backward, y.grad, x.grad)
+        p.backward(self.backward, y.grad, x.grad, p.clock)
         return y
 
     def forward(self, n, x, y, now):
-        if (now[clock.STEP], now[clock.FIRST]) == (self.step, self.first) and len(os.listdir(self.folder)) < self.times:
+        y[:n] = x[:n]
+        if self.here(now) and self.fault == "forward":
+            y[n - 1] = np.nan
+        elif self.here(now) and self.fault != "backward" and len(os.listdir(self.folder)) < self.times:
             os.close(os.open(f"{self.folder}/{len(os.listdir(self.folder))}", os.O_CREAT | os.O_EXCL))
             self.strike()
-        y[:n] = x[:n]
 
-    def backward(self, n, dy, dx):
+    def backward(self, n, dy, dx, now):
         if dx is not None:
             np.copyto(dx[:n], dy[:n])
+            if self.here(now) and self.fault == "backward":
+                dx[0] = np.inf
+
+    def here(self, now):
+        return (now[clock.STEP], now[clock.FIRST]) == (self.step, self.first)
 
     def strike(self):
         if self.fault == "segfault":

@@ -342,13 +342,13 @@ def test_killed_again_and_again_at_any_time():
 
         def on_progress(self, progress):
             step = trainer._session.step
-            if step > self.last + 1000:
+            if step > self.last + 4000:
                 self.last = step
                 trainer._crew.processes[next(ranks)].kill()
 
     ranks = itertools.cycle((0, 1, 0, 1, 1))
     x, y = images(101)
-    many = np.tile(x, (400, 1, 1, 1)), np.tile(y, 400)
+    many = np.tile(x, (250, 1, 1, 1)), np.tile(y, 250)
     results = []
     for callbacks in ([], [Killer()]):
         with small(max_restarts=100, kernels="numba") as trainer:

@@ -87,6 +87,11 @@ class Program:
         """All calls, to be linked before the first run."""
         return (*self.forward_calls, *self.backward_calls)
 
+    def layer_of(self, call: Call) -> Place | None:
+        """Whose step a call is; None: the loss's."""
+        steps = (step for step in (*self.plan.forward, *self.plan.backward) if isinstance(step, Step))
+        return next(step.layer for step, other in zip(steps, self.calls(), strict=True) if other is call)
+
     def forward(self, n: int) -> None:
         """The forward steps for the first n samples of `images`: prediction."""
         for call in self.forward_calls:

@@ -4,6 +4,7 @@
     control   barrier      (words,)                     all, atomically                 all
               status       (STATUS,) int64              worker 0, between barriers      parent, all
               times        (workers, 3) float64         worker w its row                parent
+              beats        (workers, 2) int64           worker w its row                parent
     state     state        (2, size)                    shard owners → [(t+1) & 1]      all ← [t & 1]
               slots        (2, slots, size)             shard owners → [(t+1) & 1]      shard owners ← [t & 1]
               average      (2, size), or empty          shard owners → [(t+1) & 1]      all, predicting
@@ -18,6 +19,7 @@
               weights      (n,) float64, of the loss    parent, before training         all
               order        (n,) int64                   parent, between epochs          all
               rates        (n,) float64, one per step   parent, between epochs          all
+              skipped      (n,) bool, one per step      worker 0, between barriers      parent
     output    output       (n, outputs)                 who computed the chunk          parent, afterwards
 
 Between two barriers no element is written by one worker and touched by another. State, slots and totals alternate
@@ -35,7 +37,7 @@ from .barrier import AtomicBarrier
 from .shards import make_blocks
 
 # Places in `status`.
-STEP, FAILED_STEP = 0, 1  # steps done in the whole run; the first step whose loss was not finite, or −1
+STEP, FAILED_STEP = 0, 1  # steps done in the whole run; the first step whose loss or gradient was not finite, or −1
 STATUS = 8
 # Columns of `times`, in seconds since the job began.
 COMPUTE, WAIT, SAMPLES = 0, 1, 2
@@ -85,4 +87,5 @@ def data_fields(x_shape: tuple[int, ...], x_dtype: Any, elements: int = 0, y_dty
         "weights": ((n,), "float64"),
         "order": ((n,), "int64"),
         "rates": ((n,), "float64"),
+        "skipped": ((n,), "bool"),
     }

@@ -18,6 +18,7 @@ import numpy as np
 from ..engine import Call, Plan
 from ..kernels import gradient as gradients
 from ..kernels import layerwise, tree
+from ..kernels.losses import LOSS
 from ..optim import Optimizer
 from ..optim.layerwise import LayerwiseOptimizer
 from .shards import make_blocks, make_shard
@@ -36,6 +37,7 @@ class ShardReducer:
         self.optimizers: list[tuple[Optimizer, np.ndarray]] = []  # with their numbers, filled in at every step
         self.products = self._products(plan)
         self.fold = Call(tree.fold, arrays["rows"], arrays["gradient"], *self.shard.rows)
+        self.gradients = [arrays["gradient"][s.low : s.high] for s in self.shard.segments]
         self.totals = arrays["totals"]
         self.merges: list[list[Call]] = [[], []]
         self.sum_metrics: list[Call] = []
@@ -120,16 +122,21 @@ class ShardReducer:
             yield from (call for phase in self._phases[copy] for _, call in phase)
         yield from self.sum_metrics
 
-    def run(self, step: int, rate: float, chunks: int, samples: int, meet: Callable[[], None]) -> None:
-        """Reduce and update the shard after a batch of `samples` samples in `chunks` chunks; `meet` is the barrier."""
+    def run(self, step: int, rate: float, chunks: int, samples: int, meet: Callable[[], None]) -> bool:
+        """Reduce and update the shard after a batch of `samples` samples in `chunks` chunks; `meet` is the barrier.
+
+        Whether the shard's gradient, and of worker 0 the loss, is finite.
+        """
         copy = step & 1
         if self.shard.rows[1] > self.shard.rows[0]:
             self.fold(chunks)
         for product in self.products:
             product(samples)
+        finite = all(_finite(part) for part in self.gradients)
         if self.sum_metrics:
             self.totals[1 - copy] = self.totals[copy]
             self.sum_metrics[copy](chunks)
+            finite = finite and bool(np.isfinite(self.totals[1 - copy, LOSS]))
         for merge in self.merges[copy]:
             merge(chunks)
         if self.rank == 0 and self.optimizer.common.ema is not None:  # the averages predict with the same statistics
@@ -142,3 +149,21 @@ class ShardReducer:
                 meet()
             for first, call in phase:
                 call(first)
+        return finite
+
+    def undo(self, step: int) -> None:
+        """Let a step have been without effect: the next one begins from what this one began from."""
+        old, new = step & 1, 1 - (step & 1)
+        parts = [slice(s.low, s.high) for s in self.shard.segments]
+        if self.rank == 0:
+            parts.append(slice(self.layout.row_end, self.layout.stat_end))
+            self.totals[new] = self.totals[old]
+        for name in ("state", "slots", "average"):
+            copies = self.arrays[name]
+            for part in parts:
+                copies[new, ..., part] = copies[old, ..., part]
+
+
+def _finite(values: np.ndarray) -> bool:
+    """Whether all are; a sum of squares says so in a fraction of the time, unless it overflows."""
+    return bool(np.isfinite(values @ values) or np.isfinite(values).all())

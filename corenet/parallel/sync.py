@@ -12,6 +12,9 @@ for its own shard of the state vector:
     dense gradients, whole batch at once                panels                             read
     optimizer                                           state, slots [(t+1) & 1]           write
 ── barrier ──  t ← t + 1
+
+If the loss or a gradient is not finite, all see so at the end of the step, in `status`. Then training stops there, or
+the owners put back what they had before it, and the step counts as one without effect.
 """
 
 from __future__ import annotations
@@ -23,16 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import Call, Plan, aligned_bytes
-from ..kernels import clock, losses
+from ..engine import Call, Plan
 from ..optim import Optimizer
 from .balance import Balancer
 from .barrier import Barrier
-from .chunks import ChunkRunner
 from .exchange import COMPUTE, FAILED_STEP, SAMPLES, STEP, WAIT
-from .meetings import Meetings
 from .reduction import ShardReducer
-from .watch import CHUNKS, MEETINGS
+from .slices import Job, SliceRunner
+from .watch import MEETINGS
 
 
 class Sync:
@@ -45,26 +46,17 @@ class Sync:
         """arrays: those of the segments control, state and batch, of times and beats this worker's; source and scaling
         as for ChunkRunner.
         """
-        self.plan, self.rank, self.workers = plan, rank, workers
+        self.plan, self.arrays, self.source = plan, arrays, (source, scaling)
+        self.rank, self.workers = rank, workers
         self.barrier, self.balancer = barrier, balancer
-        shared = {"panels": arrays["panels"], "common": aligned_bytes(plan.bytes["common"])}
-        self.meetings = Meetings(plan, arrays["rows"], arrays["counts"], shared["common"])
-        # Chunks that wait for others keep their activations, so each of a slice needs a runner of its own.
-        waiting = -(-plan.chunks // workers) if len(self.meetings) else 1
-        self.runners = [ChunkRunner(plan, arrays["state"], shared, source, scaling) for _ in range(waiting)]
+        self.slice = SliceRunner(plan, arrays, source, scaling, -(-plan.chunks // workers))
         self.reducer = ShardReducer(plan, optimizer, arrays, rank, workers)
         self.status, self.times, self.beats = arrays["status"], arrays["times"], arrays["beats"]
-        self.counts, self.metrics = arrays["counts"], arrays["metrics"]
-        self.scale = np.zeros(1)  # of this batch
-        self.weigh = Call(losses.batch_scale, np.zeros(1), np.zeros(1, np.int64), 0, self.scale)
         self.waited = 0.0  # seconds of this step
 
     def calls(self) -> Iterator[Call]:
         """All calls, to be linked before the first run."""
-        for runner in self.runners:
-            yield from runner.calls()
-        yield self.weigh
-        yield from self.meetings.calls()
+        yield from self.slice.calls()
         yield from self.reducer.calls()
 
     def meet(self) -> None:
@@ -74,56 +66,41 @@ class Sync:
         self.barrier.wait()
         self.waited += perf_counter() - begin
 
-    def epoch(
-        self, data: dict[str, np.ndarray], *, epoch: int, first_step: int, seed: int, shift: int, flip: bool
-    ) -> None:
-        """Train on every sample once, in the given order, from the step on that `status` says: the first of the epoch
-        was number `first_step`. Raises Aborted when the parent calls the run off.
+    def epoch(self, job: Job, skip: bool = False) -> None:
+        """Train on every sample once, in the given order, from the step on that `status` says.
+
+        skip: go on after a step whose loss or gradient is not finite, as if it had not been. Raises Aborted when the
+        parent calls the run off.
         """
-        plan, x, y, weights = self.plan, data["x"], data["y"], data["weights"]
-        order, rates = data["order"], data["rates"]
-        n, batch = len(order), plan.batch
-        steps = math.ceil(n / batch)
-        for runner in self.runners:
-            runner.clock[clock.SEED], runner.clock[clock.EPOCH] = seed, epoch
+        plan, status = self.plan, self.status
+        end = job.first_step + math.ceil(len(job.data["order"]) / plan.batch)
         begin, self.waited = perf_counter(), 0.0
-        for index in range(int(self.status[STEP]) - first_step, steps):
-            step, first = first_step + index, index * batch
-            samples = min(batch, n - first)
+        for step in range(int(status[STEP]), end):
+            samples = job.samples(step, plan.batch)
             chunks = math.ceil(samples / plan.chunk)
             borders = self.balancer.borders(chunks, self.workers)
             low, high = borders[self.rank], borders[self.rank + 1]
-            self.weigh.run(samples, weights, order, first, self.scale)
-            for part in range(len(self.meetings) + 1):
-                if part:
-                    self.meet()
-                    self.meetings.combine(part - 1, chunks)
-                for chunk in range(low, high):
-                    runner = self.runners[(chunk - low) % len(self.runners)]
-                    place = chunk * plan.chunk
-                    count = min(plan.chunk, samples - place)
-                    if part == 0:
-                        runner.clock[clock.STEP] = step
-                        runner.load(count, x, order, first + place, shift, flip)
-                        runner.start(count, place, y, self.scale)
-                        self.counts[chunk] = count
-                    runner.train(step, count, part)
-                    self.meetings.share(part, chunk, runner.row)
-                    self.metrics[chunk] = runner.metrics
-                    self.beats[CHUNKS] += 1
+            self.slice.run(job, step, low, high, self.meet)
             self.meet()
-            self.reducer.run(step, float(rates[index]), chunks, samples, self.meet)
-            if self.rank == 0 and not math.isfinite(self.reducer.totals[1 - (step & 1), 0]):
-                self.status[FAILED_STEP] = step
+            index = step - job.first_step
+            if not self.reducer.run(step, float(job.data["rates"][index]), chunks, samples, self.meet):
+                status[FAILED_STEP] = step
             self.meet()
+            failed = status[FAILED_STEP] >= 0
+            if failed and skip:
+                self.reducer.undo(step)
+                self.meet()
             if self.rank == 0:
-                self.status[STEP] = step + 1
-            end = perf_counter()
+                if failed and skip:
+                    job.data["skipped"][index] = True
+                    status[FAILED_STEP] = -1
+                status[STEP] = step + 1
+            now = perf_counter()
             self.times[SAMPLES] += max(0, min(high * plan.chunk, samples) - low * plan.chunk)
-            self.times[COMPUTE] += end - begin - self.waited
+            self.times[COMPUTE] += now - begin - self.waited
             self.times[WAIT] += self.waited
-            begin, self.waited = end, 0.0
-            if self.status[FAILED_STEP] >= 0:
+            begin, self.waited = now, 0.0
+            if failed and not skip:
                 return
 
 

@@ -36,8 +36,10 @@ from .barrier import Aborted, Barrier, open_barrier
 from .channel import Channel
 from .chunks import ChunkRunner
 from .compiling import deal
+from .diagnosis import first_not_finite
 from .exchange import STEP
 from .memory import Segment
+from .slices import Job
 from .sync import STRATEGIES, Sync
 from .user_layers import import_layers
 from .watch import CHUNKS
@@ -192,12 +194,20 @@ class Worker:
             self.unlinked.pop().link(self.backend)
             beats[CHUNKS] += 1
 
-    def do_train(self, *, data: str, **job: Any) -> None:
-        """One epoch over a data set."""
+    def do_train(self, *, data: str, skip: bool, **job: Any) -> None:
+        """One epoch over a data set, see `Job`; skip as in `Sync.epoch`."""
         assert self.trainer is not None
         self._link()  # if this worker has joined, or has another rank, since all were
-        self.trainer.epoch(self.segments[data].arrays, **job)
+        self.trainer.epoch(Job(self.segments[data].arrays, **job), skip)
         self.channel.send({"event": "done"})
+
+    def do_diagnose(self, *, data: str, step: int, **job: Any) -> None:
+        """Where in a step of the epoch the first number was not finite; worker 0 finds it."""
+        assert self.trainer is not None
+        found = None
+        if self.rank == 0:
+            found = first_not_finite(self.trainer, self.backend, Job(self.segments[data].arrays, **job), step)
+        self.channel.send({"event": "done", **(found or {})})
 
     def do_predict(self, *, data: str, output: str, samples: int) -> None:
         """This worker's part of the net's outputs for the first samples of a data set."""

@@ -15,13 +15,15 @@ import numpy as np
 
 from ..datasets import Dataset
 from ..engine import Plan, initial_state, make_plan
+from ..errors import TrainingError
+from ..kernels.losses import LOSS
 from ..nn import Layer, describe
 from ..nn.description import user_layers
 from ..nn.loss import Loss, describe_loss
 from ..optim import Optimizer
 from ..optim import describe as describe_optimizer
 from ..parallel.crew import Crew
-from ..parallel.exchange import STEP, batch_fields, data_fields, state_fields
+from ..parallel.exchange import FAILED_STEP, STEP, batch_fields, data_fields, state_fields
 from ..parallel.user_layers import where_to_find
 from .chunking import PREDICTION_CHUNK
 
@@ -166,18 +168,34 @@ class Session:
 
     def train(
         self, data: Dataset, targets: np.ndarray, epoch: int, seed: int, order: np.ndarray, rates: list[float],
-        tick: Callable[[], None] | None,
-    ) -> None:  # fmt: skip
+        tick: Callable[[], None] | None, skip: bool,
+    ) -> np.ndarray:  # fmt: skip
         """One epoch over a data set in the given order, with a learning rate for each step.
 
-        The data set is shared first if it is not (any more).
+        The data set is shared first if it is not (any more). Returns which steps were skipped because their loss or
+        gradient was not finite; without `skip`, training ends there and TrainingError is raised.
         """
         name = f"data {id(data.x)}" if self._holds(data, targets) else self.share_data(data, targets)
         self.crew.segments["batch"]["totals"][:] = 0
-        self.crew.segments[name]["order"][:] = order
-        self.crew.segments[name]["rates"][: len(rates)] = rates
-        job = {"do": "train", "data": name, "epoch": epoch, "first_step": self.step, "seed": seed}
-        self.crew.run({**job, "shift": data.shift, "flip": data.flip}, tick)
+        arrays = self.crew.segments[name].arrays
+        arrays["order"][:] = order
+        arrays["rates"][: len(rates)] = rates
+        arrays["skipped"][:] = False
+        job = {"data": name, "epoch": epoch, "first_step": self.step, "seed": seed}
+        job |= {"shift": data.shift, "flip": data.flip}
+        self.crew.run({"do": "train", "skip": skip, **job}, tick)
+        failed, self.crew.status[FAILED_STEP] = int(self.crew.status[FAILED_STEP]), -1
+        if failed >= 0:
+            raise self._not_finite(failed, job)
+        return arrays["skipped"][: len(rates)].copy()
+
+    def _not_finite(self, step: int, job: dict[str, Any]) -> TrainingError:
+        """What is known of the last step, which went wrong."""
+        what = "a gradient" if np.isfinite(self.totals[LOSS]) else "the loss"
+        found: dict[str, Any] = {}
+        self.crew.run({"do": "diagnose", "step": step, **job}, hear=found.update)
+        first = f"chunk {found['chunk']}: {found['where']}" if "where" in found else "the sum over all chunks"
+        return not_finite(f"{what} at step {step} (epoch {job['epoch'] + 1})", f"inf or NaN, first in {first}")
 
     def outputs(self, data: Dataset) -> np.ndarray:
         """The net's outputs (n, …) for a data set."""
@@ -190,6 +208,12 @@ class Session:
         result = segment["output"].copy().reshape(len(data), *self._output_shape)
         self.crew.forget("output")
         return result
+
+
+def not_finite(what: str, got: str = "inf or NaN") -> TrainingError:
+    """The error of training that diverges."""
+    fix = "Lower the learning rate, or scale the inputs; the net is as it was before this epoch"
+    return TrainingError(what, expected="a finite number", got=got, fix=fix)
 
 
 def first_state(net: Layer, loss: Loss, input_shape: tuple[int, ...], seed: int) -> np.ndarray:

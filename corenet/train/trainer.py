@@ -22,7 +22,7 @@ from ..nn.description import check_arguments, user_layers
 from ..nn.loss import Loss, describe_loss, get_loss
 from ..parallel.balance import get_balancer
 from ..parallel.crew import Crew
-from ..parallel.exchange import COMPUTE, FAILED_STEP, SAMPLES, WAIT
+from ..parallel.exchange import COMPUTE, SAMPLES, WAIT
 from ..parallel.sync import STRATEGIES
 from ..parallel.topology import plan_layout
 from ..parallel.user_layers import check_may_have_workers, where_to_find
@@ -31,7 +31,7 @@ from .chunking import choose_chunk
 from .history import History, WorkerRecord
 from .inputs import check_images, check_some_count, labelled
 from .model_file import ModelInfo, save_model
-from .session import Scaling, Session, Snapshot, first_state
+from .session import Scaling, Session, Snapshot, first_state, not_finite
 from .settings import duration, integer, one_of
 
 
@@ -56,6 +56,8 @@ class Trainer:
         fuse: let faster steps take the place of some runs of steps (`engine/fusion.py`); False, to compare.
         max_restarts: processes that may take the place of lost workers; when they are used up, the run goes on with
             fewer workers, to the same bits.
+        nonfinite: "stop" if the loss or a gradient is not finite, with a TrainingError that names the step, the chunk
+            and the layer; or "skip" that step, and count such in the epoch's record.
         worker_timeout: seconds without progress after which a worker counts as lost; longer than a chunk may take.
         precision: "float32", or "bf16": operands of matrix products are rounded to bfloat16, sums and everything else
             stay float32 (docs/precision.md). Needs kernels "auto" or "numba" and a CPU with AVX512-BF16.
@@ -81,6 +83,7 @@ class Trainer:
         precision: str = "float32",
         max_restarts: int = 3,
         worker_timeout: float = 60.0,
+        nonfinite: str = "stop",
     ):
         check_may_have_workers()
         if not isinstance(net, Layer):
@@ -92,6 +95,7 @@ class Trainer:
         one_of("strategy", strategy, STRATEGIES)
         one_of("kernels", kernels, backend.NAMES)
         backend.check_precision(precision, kernels)
+        one_of("nonfinite", nonfinite, ("stop", "skip"))
         get_balancer(balance)
         self.net = net
         self.optimizer = copy.deepcopy(optimizer or optim.Adam(1e-3))  # schedules may change while they are followed
@@ -102,7 +106,7 @@ class Trainer:
         self.layout = plan_layout(workers, threads, share_cores)
         self.chunk: int | Literal["auto"] = "auto" if chunk == "auto" else integer("chunk", chunk)
         self.strategy, self.balance, self.kernels = strategy, balance, kernels
-        self.fuse, self.precision = bool(fuse), precision
+        self.fuse, self.precision, self.nonfinite = bool(fuse), precision, nonfinite
         self.max_restarts = integer("max_restarts", max_restarts, least=0)
         self.worker_timeout = duration("worker_timeout", worker_timeout)
         self.seed = integer("seed", seed, least=0, most=2**63 - 1)
@@ -147,9 +151,9 @@ class Trainer:
         """Train for some epochs over (images, labels) or a Dataset, each sample once per epoch; this call's history.
 
         Calling it again continues where the last call ended. By default one line per epoch is printed; callbacks=()
-        prints nothing. Raises DataError, ShapeError or ConfigError before any work, TrainingError if the loss or a
-        parameter is no longer finite, WorkerError if no worker is left. A worker that is lost leaves no trace but its
-        entry in `history.recoveries`.
+        prints nothing. Raises DataError, ShapeError or ConfigError before any work, TrainingError if the loss, a
+        gradient or a parameter is not finite (see `nonfinite`), WorkerError if no worker is left. A worker that is
+        lost leaves no trace but its entry in `history.recoveries`.
         """
         epochs, batch_size = integer("epochs", epochs), integer("batch_size", batch_size)
         callbacks = [PrintEpochs()] if callbacks is None else callbacks
@@ -229,14 +233,16 @@ class Trainer:
 
         order, rate = permutation(self.seed, epoch, n), self.optimizer.lr.rate
         rates = [rate(epoch + index / steps) for index in range(steps)]
-        session.train(data, targets, epoch, self.seed, order, rates, tick if callbacks else None)
-        status, times = session.crew.status, session.crew.times
-        failed, status[FAILED_STEP] = int(status[FAILED_STEP]), -1
-        if failed >= 0 or not np.isfinite(session.state).all():  # no loss has seen what the last step made
-            where = f"the loss at step {failed}" if failed >= 0 else f"a parameter after step {session.step - 1}"
+        try:
+            skipped = session.train(
+                data, targets, epoch, self.seed, order, rates, tick if callbacks else None, self.nonfinite == "skip"
+            )
+            if not np.isfinite(session.state).all():  # no loss has seen what the last step made
+                raise not_finite(f"a parameter after step {session.step - 1} (epoch {epoch + 1})")
+        except TrainingError:
             session.restore(before)
-            fix = "Lower the learning rate, or scale the inputs; the net is as it was before this epoch"
-            raise TrainingError(f"{where} (epoch {epoch + 1})", expected="a finite number", got="inf or NaN", fix=fix)
+            raise
+        times = session.crew.times
         seconds = perf_counter() - begin
         self.epochs_done += 1
         for record, row in zip(self.history.workers, times, strict=True):
@@ -247,6 +253,7 @@ class Trainer:
             "epoch": self.epochs_done,
             **self.loss.means(session.totals),
             "learning_rate": rates[0],
+            **({"skipped_steps": int(skipped.sum())} if self.nonfinite == "skip" else {}),
             "seconds": seconds,
             "images_per_second": n / seconds,
         }
