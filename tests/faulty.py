@@ -31,7 +31,7 @@ class Faulty(nn.Layer):
         y[:n] = x[:n]
         if self.here(now) and self.fault == "forward":
             y[n - 1] = np.nan
-        elif self.here(now) and self.fault != "backward" and len(os.listdir(self.folder)) < self.times:
+        elif self.times and self.here(now) and self.fault != "backward" and len(os.listdir(self.folder)) < self.times:
             os.close(os.open(f"{self.folder}/{len(os.listdir(self.folder))}", os.O_CREAT | os.O_EXCL))
             self.strike()
 
