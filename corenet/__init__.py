@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     from .errors import CorenetError as CorenetError
     from .train import Trainer as Trainer
     from .train import load as load
+    from .train import resume as resume
 
 __version__ = "0.1.0"
 
 _SUBMODULES = ("datasets", "errors", "models", "nn", "optim", "train")
-_NAMES = {"Trainer": "train", "load": "train", "CorenetError": "errors"}
+_NAMES = {"Trainer": "train", "load": "train", "resume": "train", "CorenetError": "errors"}
 
-__all__ = ["CorenetError", "Trainer", "__version__", "datasets", "errors", "load", "models", "nn", "optim", "train"]
+__all__ = [
+    "CorenetError", "Trainer", "__version__", "datasets", "errors", "load", "models", "nn", "optim", "resume", "train",
+]  # fmt: skip
 
 
 def __getattr__(name: str):

@@ -135,7 +135,8 @@ class Ranks:
         order = np.arange(len(self.x)) if order is None else np.asarray(order)
         data = {"x": self.x, "y": self.y[:, None], "weights": np.ones(len(self.x)), "order": order}
         data["rates"] = np.full(len(self.x), self.optimizer.lr.rate(0))
-        job = Job(data, epoch=0, first_step=self.step, seed=0, shift=0, flip=False)
+        until = self.step + -(-len(order) // self.plan.batch)
+        job = Job(data, epoch=0, first_step=self.step, until=until, seed=0, shift=0, flip=False)
         threads = [threading.Thread(target=rank.epoch, args=(job,)) for rank in self.ranks[1:]]
         for thread in threads:
             thread.start()

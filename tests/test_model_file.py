@@ -15,6 +15,7 @@ import corenet
 from corenet import nn, optim
 from corenet.datasets import from_arrays
 from corenet.errors import ConfigError, CorenetError, FileError, ShapeError
+from corenet.train import tensor_file
 
 NAMES = ("left ↖", "right ↗", 'a "quoted" one', "")
 
@@ -158,6 +159,7 @@ def changed(path: Path, tensors: dict | None = None, text: str | None = None, **
     description = {**json.loads(metadata["corenet"]), **values}
     kept = {name: array for name, array in {**kept, **(tensors or {})}.items() if array is not None}
     metadata["corenet"] = json.dumps(description) if text is None else text
+    metadata["sha256"] = tensor_file._checksum(metadata["corenet"], kept)
     return save(kept, metadata=metadata)
 
 
@@ -201,13 +203,17 @@ NOT_MODELS = {
     "a header in Latin-1": (framed(b'{"\xe9": 1}'), r"a damaged file \(UnicodeDecodeError"),
     "a header that nests deeply": (framed(b'{"a":' * 100_000), r"a damaged file \(RecursionError"),
     "another safetensors file": (save({"a": np.zeros(3, np.float32)}), "a safetensors file of something else"),
-    "another version": (save({}, metadata={"format": "corenet model 2"}), "format 'corenet model 2'"),
+    "a later version": (save({}, metadata={"format": "corenet model 2"}), "'corenet model 2', of a later corenet"),
+    "an earlier version": (save({}, metadata={"format": "corenet model 0"}), "format 'corenet model 0'"),
+    "a checkpoint": (save({}, metadata={"format": "corenet checkpoint 1"}), "format 'corenet checkpoint 1'"),
     "no description": (save({}, metadata={"format": "corenet model 1"}), "a damaged file"),
 }  # fmt: skip
 
 DAMAGED = {
     "cut at the end": (lambda path: path.read_bytes()[:-1], "not a corenet model"),
     "cut in the middle": (lambda path: path.read_bytes()[: path.stat().st_size // 2], "not a corenet model"),
+    "a bit in a parameter": (lambda path: path.read_bytes()[:-4] + b"abcd", "its checksum is another"),
+    "no checksum": (lambda path: path.read_bytes().replace(b'"sha256"', b'"sha255"'), "its checksum is another"),
     "one byte more": (lambda path: path.read_bytes() + b"\0", "not a corenet model"),
     "a tensor of 4 GB": (lambda path: framed(json.dumps(with_huge(header(path))).encode()), "not a corenet model"),
     "a tensor is missing": (but({"5.weight": None}), r"'5.weight'.*expected \(18, 4\), got none"),

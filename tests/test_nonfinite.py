@@ -103,7 +103,7 @@ def test_the_mean_loss_is_of_the_other_steps(tmp_path):
         return train(net, nonfinite="skip", optimizer=optim.SGD(1e-30))
 
     trainer, (x, y) = of("forward"), images(32)
-    used = corenet.train.trainer.permutation(0, 0, 32)[:24]
+    used = corenet.train.run.permutation(0, 0, 32)[:24]
     with of("none") as calm:
         expected = calm.evaluate((x[used], y[used]))
     assert trainer.history["loss"] == [pytest.approx(expected["loss"], rel=1e-5)]

@@ -163,10 +163,10 @@ def test_the_trainer_goes_on_from_the_last_complete_step(tmp_path):
         learned = trainer.params_sha256()
         assert trainer.epochs_done == 0
         assert trainer.fit((x, y), batch_size=8, callbacks=())["epoch"] == [1]
-    order = corenet.train.trainer.permutation(0, 0, 101)
+    order = corenet.train.run.permutation(0, 0, 101)
     with make(0) as trainer:
         monkey = pytest.MonkeyPatch()
-        monkey.setattr(corenet.train.trainer, "permutation", lambda *args: np.arange(40))
+        monkey.setattr(corenet.train.run, "permutation", lambda *args: np.arange(40))
         trainer.fit((x[order[:40]], y[order[:40]]), batch_size=8, callbacks=())
         monkey.undo()
         assert trainer.params_sha256() == learned

@@ -192,7 +192,7 @@ def test_running_statistics_are_those_of_whole_batches(trainer):
     made = trainer(net, optim.SGD(0.1), workers=2, chunk=3)
     made.fit((x, y), batch_size=8, callbacks=())
     # Which samples came first shows in the result; of the two orders of the batches' sizes there is only one.
-    order = corenet.train.trainer.permutation(0, 0, 13)
+    order = corenet.train.run.permutation(0, 0, 13)
     mean, variance = np.zeros(2), np.ones(2)
     for batch in (order[:8], order[8:]):
         flat = x[batch].reshape(-1, 2).astype(np.float64)
@@ -538,7 +538,7 @@ def test_divergence_names_the_step_and_the_net_is_put_back(trainer, workers):
 def test_parameters_that_no_loss_has_seen_must_be_finite(trainer, batch_size):
     # Rows of the weights whose pixels are dark but in the last batch stay finite until its step.
     x, y = np.zeros((64, 6, 6, 1), np.float32), np.arange(64) % CLASSES
-    x[corenet.train.trainer.permutation(0, 0, 64)[-batch_size:], 0, 0] = 1e12
+    x[corenet.train.run.permutation(0, 0, 64)[-batch_size:], 0, 0] = 1e12
     made = trainer(nn.Sequential(nn.Flatten(), nn.Linear(36, CLASSES, bias=False)), optim.SGD(1e30), kernels="numpy")
     made.evaluate((x, y))
     start = made.params_sha256()
@@ -567,7 +567,7 @@ def test_the_step_that_is_named_is_the_one(trainer, capfd):
     made = trainer(dense(), optim.SGD(0.01), workers=2, kernels="numpy", seed=3)
     made.fit((x[11:], y[11:]), batch_size=53, callbacks=())  # one step
     made._session._state[:] = 1
-    (place,) = np.flatnonzero(corenet.train.trainer.permutation(3, 1, 64) == 10)
+    (place,) = np.flatnonzero(corenet.train.run.permutation(3, 1, 64) == 10)
     with pytest.raises(TrainingError, match=rf"at step {1 + place // 8} \(epoch 2\)"):
         made.fit((x, y), epochs=3, batch_size=8, callbacks=())
     assert capfd.readouterr().err == ""  # NumPy's warnings in the workers would say less, and more often

@@ -20,6 +20,7 @@ first.
 import math
 import mmap
 import os
+import resource
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,6 +65,7 @@ class Segment:
         """
         spec = _plan(fields)
         size = _size(spec)
+        _check_file_limit(size)
         in_memory = directory is None and hasattr(os, "memfd_create")
         fd = _memory(size) if in_memory else _deleted_file(size, directory)
         try:
@@ -98,6 +100,14 @@ class Segment:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _check_file_limit(size: int) -> None:
+    """Shared memory is a file to the system, and too long a file ends who makes it. Raises NotEnoughMemoryError."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit != resource.RLIM_INFINITY and size > limit:
+        expected, fix = f"{size} bytes of the limit on the size of files", "Raise that limit (ulimit -f)"
+        raise NotEnoughMemoryError("shared memory of this run", expected=expected, got=limit, fix=fix)
 
 
 def _plan(fields: Mapping[str, tuple[tuple[int, ...], Any]]) -> Spec:

@@ -22,11 +22,14 @@ from .watch import CHUNKS
 
 @dataclass(frozen=True)
 class Job:
-    """An epoch: the data set's arrays (see `exchange`), the number of its first step, and what its randomness needs."""
+    """An epoch, or the part of it before step `until`: the data set's arrays (see `exchange`), the number of the
+    epoch's first step, and what its randomness needs.
+    """
 
     data: dict[str, np.ndarray]
     epoch: int
     first_step: int
+    until: int
     seed: int
     shift: int  # augmentation: pixels, at most
     flip: bool

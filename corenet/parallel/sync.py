@@ -67,15 +67,14 @@ class Sync:
         self.waited += perf_counter() - begin
 
     def epoch(self, job: Job, skip: bool = False) -> None:
-        """Train on every sample once, in the given order, from the step on that `status` says.
+        """Train on every sample once, in the given order; begin at the step that `status` says.
 
         skip: go on after a step whose loss or gradient is not finite, as if it had not been. Raises Aborted when the
         parent calls the run off.
         """
         plan, status = self.plan, self.status
-        end = job.first_step + math.ceil(len(job.data["order"]) / plan.batch)
         begin, self.waited = perf_counter(), 0.0
-        for step in range(int(status[STEP]), end):
+        for step in range(int(status[STEP]), job.until):
             samples = job.samples(step, plan.batch)
             chunks = math.ceil(samples / plan.chunk)
             borders = self.balancer.borders(chunks, self.workers)

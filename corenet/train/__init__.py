@@ -2,7 +2,7 @@
 
 from .callback import Callback, PrintEpochs
 from .history import History
-from .loading import load
+from .loading import load, resume
 from .trainer import Trainer
 
-__all__ = ["Callback", "History", "PrintEpochs", "Trainer", "load"]
+__all__ = ["Callback", "History", "PrintEpochs", "Trainer", "load", "resume"]

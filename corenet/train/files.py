@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -30,3 +31,27 @@ def write_atomically(path: str | Path, content: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         raise FileError(f"cannot write {path}", got=error.strerror or str(error), fix="Nothing was changed") from error
+
+
+def give_name(path: Path, name: Path) -> None:
+    """Let a file have one more name, in place of another file's, in one step. Raises FileError."""
+    temporary = path.with_name(f".{name.name}.new")
+    try:
+        temporary.unlink(missing_ok=True)
+        try:
+            os.link(path, temporary)
+        except OSError:  # a file system without such links
+            shutil.copyfile(path, temporary)
+        os.replace(temporary, name)
+        temporary.unlink(missing_ok=True)  # it stays if both were names of one file
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise FileError(f"cannot write {name}", got=error.strerror or str(error), fix="Nothing was changed") from error
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what a process that was killed while it wrote this file has left."""
+    with contextlib.suppress(OSError):
+        for left in path.parent.glob(f".{path.name}.*"):
+            left.unlink()

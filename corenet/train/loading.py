@@ -1,4 +1,4 @@
-"""From a model file to a Trainer."""
+"""From a model file or a checkpoint to a Trainer."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from ..nn import Layer, build
 from ..nn.description import check_arguments, name_of, own_names, user_layers
 from ..nn.loss import build_loss
 from ..parallel.user_layers import check_may_have_workers, where_to_find
-from .model_file import DAMAGE, load_model
+from .checkpoint import load_checkpoint
+from .model_file import ModelInfo, load_model
+from .tensor_file import DAMAGE
 from .trainer import Trainer
+
+FREE = ("workers", "threads", "share_cores", "max_restarts", "worker_timeout")  # settings that do not show in the bits
 
 
 def load(path: str | Path, *, layers: Sequence[type[Layer]] | type[Layer] = (), **settings: Any) -> Trainer:
@@ -30,35 +34,61 @@ def load(path: str | Path, *, layers: Sequence[type[Layer]] | type[Layer] = (), 
     """
     check_may_have_workers()
     info, tensors = load_model(path)
-    with _damage(path):
-        names = own_names(info.net)
-    own = _find(names, [layers] if isinstance(layers, type) else list(layers), f"model {path}")
-    fix = f"Use another copy{', or the layers as they were when it was saved' if own else ''}"
-    with _damage(path, fix):
-        net, optimizer = build(info.net, own), optim.build(info.optimizer)
-    where_to_find(user_layers(net))  # raise for what is wrong with the classes, not with the file
-    check_arguments(net)
-    with _damage(path):
-        from_file = Trainer(net, optimizer, build_loss(info.loss), workers=1, chunk=info.chunk, seed=info.seed)
-    saved: dict[str, Any] = {"loss": from_file.loss, "chunk": from_file.chunk, "seed": from_file.seed}
-    trainer = Trainer(net, optimizer, **{**saved, **settings})
-    with _damage(path):
+    trainer = _trainer(info, f"model {path}", "load", layers, settings)
+    with _damage(f"model {path}"):
         trainer.restore(info, tensors)
     return trainer
 
 
-def _find(names: list[str], layers: list[type[Layer]], what: str) -> dict[str, type[Layer]]:
+def resume(path: str | Path, *, layers: Sequence[type[Layer]] | type[Layer] = (), **settings: Any) -> Trainer:
+    """The Trainer of a checkpoint: `fit` on the same data goes on to the bits of a run that was never interrupted.
+
+    path: the folder that `fit(checkpoint=…)` wrote, or a file in it; layers: as for `load`; settings: those of Trainer
+    that do not show in the bits: workers, threads, share_cores, max_restarts, worker_timeout. An epoch that had begun
+    is the first of the next `fit`, whose history has the earlier epochs, too.
+
+    Raises FileError if there is no sound checkpoint, naming an older one if that is; ConfigError as `load` does.
+    """
+    check_may_have_workers()
+    for name in settings:
+        if name not in FREE:
+            expected, fix = "one of " + ", ".join(FREE), "All else is as it was"
+            raise ConfigError("a setting of corenet.resume", expected=expected, got=name, fix=fix)
+    file, info, state, arrays = load_checkpoint(path)
+    trainer = _trainer(info, f"checkpoint {file}", "resume", layers, {**state.settings, **settings})
+    with _damage(f"checkpoint {file}"):
+        trainer.resume(info, state, arrays)
+    return trainer
+
+
+def _trainer(info: ModelInfo, what: str, verb: str, layers: Any, settings: dict[str, Any]) -> Trainer:
+    """A trainer as a file describes it, with these settings in place of its own."""
+    with _damage(what):
+        names = own_names(info.net)
+    own = _find(names, [layers] if isinstance(layers, type) else list(layers), what, verb)
+    fix = f"Use another copy{', or the layers as they were when it was saved' if own else ''}"
+    with _damage(what, fix):
+        net, optimizer = build(info.net, own), optim.build(info.optimizer)
+    where_to_find(user_layers(net))  # raise for what is wrong with the classes, not with the file
+    check_arguments(net)
+    with _damage(what):
+        from_file = Trainer(net, optimizer, build_loss(info.loss), workers=1, chunk=info.chunk, seed=info.seed)
+    saved: dict[str, Any] = {"loss": from_file.loss, "chunk": from_file.chunk, "seed": from_file.seed}
+    return Trainer(net, optimizer, **{**saved, **settings})
+
+
+def _find(names: list[str], layers: list[type[Layer]], what: str, verb: str) -> dict[str, type[Layer]]:
     """The class of each name: that of module:name, or else, of another module, the only one of that name."""
     for kind in layers:
         if not (isinstance(kind, type) and issubclass(kind, Layer)):
-            raise ConfigError("load(layers=…)", expected="classes of layers", got=repr(kind))
+            raise ConfigError(f"{verb}(layers=…)", expected="classes of layers", got=repr(kind))
     own, missing = {}, []
     for name in names:
         known = [kind for kind in layers if name_of(kind) == name]
         alike = known or [kind for kind in layers if kind.__qualname__ == name.partition(":")[2]]
         if len(set(alike)) > 1:
             got = " and ".join(map(name_of, alike))
-            raise ConfigError(f"{what}, load(layers=…)", expected=f"one class for {name}", got=got)
+            raise ConfigError(f"{what}, {verb}(layers=…)", expected=f"one class for {name}", got=got)
         if alike:
             own[name] = alike[0]
         else:
@@ -67,13 +97,13 @@ def _find(names: list[str], layers: list[type[Layer]], what: str) -> dict[str, t
         expected = f"the classes of layers that are not corenet's: {', '.join(missing)}"
         got = ", ".join(map(name_of, layers)) or "none"
         given = ", ".join(name.partition(":")[2] for name in names)
-        fix = f"Import them, and corenet.load(path, layers=[{given}])"
+        fix = f"Import them, and corenet.{verb}(path, layers=[{given}])"
         raise ConfigError(what, expected=expected, got=got, fix=fix)
     return own
 
 
 @contextlib.contextmanager
-def _damage(path: str | Path, fix: str = "Use another copy") -> Iterator[None]:
+def _damage(what: str, fix: str = "Use another copy") -> Iterator[None]:
     """Name the file in errors about what it says."""
     try:
         yield
@@ -81,4 +111,4 @@ def _damage(path: str | Path, fix: str = "Use another copy") -> Iterator[None]:
         got = "a net nested too deeply" if isinstance(error, RecursionError) else str(error)
         if len(got) > 300:  # "expected" comes first and "got" last, and between them may be the names of all layers
             got = f"{got[:200]} … {got[-100:]}"
-        raise FileError(f"model {path} is damaged", got=got, fix=fix) from error
+        raise FileError(f"{what} is damaged", got=got, fix=fix) from error

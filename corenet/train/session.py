@@ -16,7 +16,7 @@ import numpy as np
 from ..datasets import Dataset
 from ..engine import Plan, initial_state, make_plan
 from ..errors import TrainingError
-from ..kernels.losses import LOSS
+from ..kernels.losses import LOSS, METRICS
 from ..nn import Layer, describe
 from ..nn.description import user_layers
 from ..nn.loss import Loss, describe_loss
@@ -40,6 +40,15 @@ class Snapshot:
     slots: np.ndarray | None = None
     step: int = 0
     average: np.ndarray | None = None  # of the weights, where it is kept
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What has been done of an epoch: steps, the sums of their metrics, and which of them were skipped."""
+
+    steps: int = 0
+    totals: tuple[float, ...] = (0.0,) * METRICS
+    skipped: tuple[int, ...] = ()
 
 
 class Session:
@@ -166,28 +175,39 @@ class Session:
         """Whether there is a segment for these images with targets of that shape."""
         return id(data.x) in self._data and self.crew.segments[f"data {id(data.x)}"]["y"].shape == targets.shape
 
-    def train(
+    def begin_epoch(
         self, data: Dataset, targets: np.ndarray, epoch: int, seed: int, order: np.ndarray, rates: list[float],
-        tick: Callable[[], None] | None, skip: bool,
-    ) -> np.ndarray:  # fmt: skip
-        """One epoch over a data set in the given order, with a learning rate for each step.
+        begun: Begun,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Lay an epoch's order and learning rates out, one for each step; what `train` has to be told.
 
-        The data set is shared first if it is not (any more). Returns which steps were skipped because their loss or
-        gradient was not finite; without `skip`, training ends there and TrainingError is raised.
+        The data set is shared first if it is not (any more).
         """
         name = f"data {id(data.x)}" if self._holds(data, targets) else self.share_data(data, targets)
-        self.crew.segments["batch"]["totals"][:] = 0
+        self.crew.segments["batch"]["totals"][:] = begun.totals
         arrays = self.crew.segments[name].arrays
         arrays["order"][:] = order
         arrays["rates"][: len(rates)] = rates
         arrays["skipped"][:] = False
-        job = {"data": name, "epoch": epoch, "first_step": self.step, "seed": seed}
-        job |= {"shift": data.shift, "flip": data.flip}
+        arrays["skipped"][list(begun.skipped)] = True
+        how = {"epoch": epoch, "first_step": self.step - begun.steps, "seed": seed}
+        return {"data": name, **how, "shift": data.shift, "flip": data.flip}
+
+    def train(self, job: dict[str, Any], until: int, skip: bool, tick: Callable[[], None] | None) -> None:
+        """Train until so many steps of the epoch are done.
+
+        Raises TrainingError if a loss or gradient is not finite, but with `skip` such steps are left out.
+        """
+        job = {**job, "until": job["first_step"] + until}
         self.crew.run({"do": "train", "skip": skip, **job}, tick)
         failed, self.crew.status[FAILED_STEP] = int(self.crew.status[FAILED_STEP]), -1
         if failed >= 0:
             raise self._not_finite(failed, job)
-        return arrays["skipped"][: len(rates)].copy()
+
+    def begun(self, job: dict[str, Any]) -> Begun:
+        """What has been done of an epoch so far."""
+        skipped = np.flatnonzero(self.crew.segments[job["data"]]["skipped"])
+        return Begun(self.step - job["first_step"], tuple(map(float, self.totals)), tuple(map(int, skipped)))
 
     def _not_finite(self, step: int, job: dict[str, Any]) -> TrainingError:
         """What is known of the last step, which went wrong."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -14,24 +15,33 @@ import numpy as np
 from .. import optim
 from ..datasets import Dataset, as_dataset
 from ..engine import Layout, Plan, make_plan
-from ..errors import ConfigError, DataError, ShapeError, TrainingError
+from ..errors import ConfigError
 from ..kernels import backend
-from ..kernels.philox import permutation
 from ..nn import Layer, describe
 from ..nn.description import check_arguments, user_layers
 from ..nn.loss import Loss, describe_loss, get_loss
 from ..parallel.balance import get_balancer
 from ..parallel.crew import Crew
-from ..parallel.exchange import COMPUTE, SAMPLES, WAIT
 from ..parallel.sync import STRATEGIES
 from ..parallel.topology import plan_layout
 from ..parallel.user_layers import check_may_have_workers, where_to_find
-from .callback import Callback, PrintEpochs, Progress, RunInfo
+from .callback import Callback, PrintEpochs, RunInfo
+from .checkpoint import (
+    RESUMED_SETTINGS,
+    CheckpointFolder,
+    RunState,
+    check_same_run,
+    fingerprint,
+    is_best,
+    pack,
+    unpack,
+)  # fmt: skip
 from .chunking import choose_chunk
 from .history import History, WorkerRecord
 from .inputs import check_images, check_some_count, labelled
-from .model_file import ModelInfo, save_model
-from .session import Scaling, Session, Snapshot, first_state, not_finite
+from .model_file import ModelInfo, save_model, state_of
+from .run import Run, Saving
+from .session import Begun, Scaling, Session, Snapshot, first_state
 from .settings import duration, integer, one_of
 
 
@@ -111,6 +121,7 @@ class Trainer:
         self.worker_timeout = duration("worker_timeout", worker_timeout)
         self.seed = integer("seed", seed, least=0, most=2**63 - 1)
         self.epochs_done = 0
+        self.records: list[dict[str, Any]] = []  # of all epochs, as in the histories
         self.classes: tuple[str, ...] = ()
         self.history = History()
         self._crew: Crew | None = None
@@ -120,6 +131,7 @@ class Trainer:
         self._data_name = ""
         self._decided = False  # shape and scaling, by training or a model file
         self._snapshot: Snapshot | None = None  # while there is no session
+        self._resumed: RunState | None = None  # until its epoch is done
 
     def __enter__(self) -> Trainer:
         self._workers()
@@ -147,18 +159,28 @@ class Trainer:
         batch_size: int = 32,
         validation: Any = None,
         callbacks: Sequence[Callback] | None = None,
+        checkpoint: str | Path | None = None,
+        every: int | None = None,
+        on_checkpoint_error: Literal["stop", "warn"] = "stop",
     ) -> History:
         """Train for some epochs over (images, labels) or a Dataset, each sample once per epoch; this call's history.
 
         Calling it again continues where the last call ended. By default one line per epoch is printed; callbacks=()
-        prints nothing. Raises DataError, ShapeError or ConfigError before any work, TrainingError if the loss, a
-        gradient or a parameter is not finite (see `nonfinite`), WorkerError if no worker is left. A worker that is
-        lost leaves no trace but its entry in `history.recoveries`.
+        prints nothing. A worker that is lost leaves no trace but its entry in `history.recoveries`.
+
+        checkpoint: a folder for what `corenet.resume` goes on from, written after each epoch, and after steps whose
+        number is a multiple of `every`. If that fails, on_checkpoint_error "stop" ends the run with FileError, "warn"
+        goes on with a RuntimeWarning; what was written before stays as it was.
+
+        Raises DataError, ShapeError or ConfigError before any work, TrainingError if the loss, a gradient or a
+        parameter is not finite (see `nonfinite`), WorkerError if no worker is left.
         """
         epochs, batch_size = integer("epochs", epochs), integer("batch_size", batch_size)
         callbacks = [PrintEpochs()] if callbacks is None else callbacks
         if not isinstance(callbacks, Sequence) or not all(isinstance(callback, Callback) for callback in callbacks):
             raise ConfigError("callbacks", expected="a list of corenet.train.Callback objects", got=repr(callbacks))
+        every = None if every is None else integer("every", every)
+        one_of("on_checkpoint_error", on_checkpoint_error, ("stop", "warn"))
         data, targets = self._labelled(train)
         held_out = None if validation is None else labelled(self.net, self.loss, validation, data.sample_shape)[0]
         check_some_count(self.loss, data, targets)
@@ -166,6 +188,13 @@ class Trainer:
         self.optimizer.common.check_groups([entry.name for entry in of_one.layout.entries if entry.part != "statistic"])
         automatic = choose_chunk(of_one, batch_size)
         chunk = automatic if self.chunk == "auto" else min(self.chunk, batch_size)
+        resumed = self._resumed
+        if resumed is not None:
+            check_same_run(resumed, data, targets, batch_size)
+        saving = None
+        if checkpoint is not None:
+            folder, what = CheckpointFolder(checkpoint), fingerprint(data, targets)
+            saving = Saving(partial(self._checkpoint, folder, what, batch_size, chunk), every, on_checkpoint_error)
         self._adopt(data, decides=True)
         session = self._open()
         begin = perf_counter()
@@ -194,76 +223,20 @@ class Trainer:
                 callback.on_compile(done, total)
 
         last = self.epochs_done + epochs
-        history = self.history = History()
+        history = self.history = History(epochs=[] if resumed is None else list(resumed.records))
         session.compile(compiled)
         history.workers = [WorkerRecord(rank, cpus) for rank, cpus in enumerate(self.layout.cpus)]
         history.seconds_compile = perf_counter() - begin
         session.share_data(data, targets)
-        for _ in range(epochs):
-            record = self._epoch(session, data, targets, batch_size, callbacks)
-            if held_out is not None:
-                scores = self.evaluate(held_out)
-                record |= {f"val_{name}": score for name, score in scores.items()}
-            self._tell_recoveries(session, callbacks)
-            self.optimizer.lr.observe(record)
-            history.epochs.append(record)
-            history.seconds_train += record["seconds"]
-            for callback in callbacks:
-                callback.on_epoch(record, last)
+        run = Run(self, session, data, targets, held_out, batch_size, callbacks, saving)
+        begun = Begun() if resumed is None else resumed.begun
+        self._resumed = None
+        while self.epochs_done < last:
+            run.epoch(last, begun)
+            begun = Begun()
         for callback in callbacks:
             callback.on_end(history)
         return history
-
-    def _epoch(
-        self, session: Session, data: Dataset, targets: np.ndarray, batch_size: int, callbacks: Sequence[Callback]
-    ) -> dict[str, Any]:
-        before = session.snapshot()
-        epoch, first_step, n = self.epochs_done, before.step, len(data)
-        steps = math.ceil(n / batch_size)
-        begin = perf_counter()
-
-        def tick() -> None:
-            self._tell_recoveries(session, callbacks)
-            done = session.step - first_step
-            samples = min(done * batch_size, n)
-            if samples:
-                loss, rate = self.loss.means(session.totals)["loss"], samples / (perf_counter() - begin)
-                for callback in callbacks:
-                    callback.on_progress(Progress(epoch + 1, done, steps, samples, loss, rate))
-
-        order, rate = permutation(self.seed, epoch, n), self.optimizer.lr.rate
-        rates = [rate(epoch + index / steps) for index in range(steps)]
-        try:
-            skipped = session.train(
-                data, targets, epoch, self.seed, order, rates, tick if callbacks else None, self.nonfinite == "skip"
-            )
-            if not np.isfinite(session.state).all():  # no loss has seen what the last step made
-                raise not_finite(f"a parameter after step {session.step - 1} (epoch {epoch + 1})")
-        except TrainingError:
-            session.restore(before)
-            raise
-        times = session.crew.times
-        seconds = perf_counter() - begin
-        self.epochs_done += 1
-        for record, row in zip(self.history.workers, times, strict=True):
-            record.samples += int(row[SAMPLES])
-            record.compute += float(row[COMPUTE])
-            record.wait += float(row[WAIT])
-        return {
-            "epoch": self.epochs_done,
-            **self.loss.means(session.totals),
-            "learning_rate": rates[0],
-            **({"skipped_steps": int(skipped.sum())} if self.nonfinite == "skip" else {}),
-            "seconds": seconds,
-            "images_per_second": n / seconds,
-        }
-
-    def _tell_recoveries(self, session: Session, callbacks: Sequence[Callback]) -> None:
-        recoveries = session.crew.recoveries
-        while recoveries:
-            self.history.recoveries.append(recoveries.pop(0))
-            for callback in callbacks:
-                callback.on_recovery(self.history.recoveries[-1])
 
     # Using the net.
 
@@ -298,11 +271,36 @@ class Trainer:
         It keeps the net, with the algorithms that its convolutions took; its parameters and running statistics
         (averaged weights, where the optimizer keeps them, in place of the latest); the images' shape and scaling, and
         the classes' names; loss, optimizer, chunk and seed as they were set, with the state of a `Plateau`. It is no
-        checkpoint: see `load` for what begins anew.
+        checkpoint: see `load` for what begins anew, and `fit` for checkpoints.
         """
         tensors = self.parameters()
+        save_model(path, self._info(), tensors)
+
+    def restore(self, info: ModelInfo, tensors: dict[str, np.ndarray]) -> None:
+        """Take over a saved model of the same net. Raises ShapeError where a parameter does not fit."""
+        self._adopt_saved(info)
+        self._snapshot = Snapshot(state_of(self._layout(), tensors, "the model file"))
+
+    def resume(self, info: ModelInfo, progress: RunState, tensors: dict[str, np.ndarray]) -> None:
+        """Take over a checkpoint of the same net and optimizer. Raises ShapeError where an array does not fit."""
+        self._adopt_saved(info)
+        averaged = self.optimizer.common.ema is not None
+        self._snapshot = unpack(self._layout(), tensors, self.optimizer.slots, averaged, progress.step)
+        self.epochs_done, self.records, self._resumed = progress.epochs_done, list(progress.records), progress
+
+    def _checkpoint(
+        self, folder: CheckpointFolder, data: dict[str, Any], batch_size: int, chunk: int, begun: Begun
+    ) -> None:
+        assert self._session is not None
+        snapshot, records = self._session.snapshot(), self.records
+        settings = {name: getattr(self, name) for name in RESUMED_SETTINGS}
+        progress = RunState(self.epochs_done, snapshot.step, begun, batch_size, data, settings, records)
+        best = begun.steps == 0 and is_best(records)
+        folder.save(replace(self._info(), chunk=chunk), progress, pack(self._layout(), snapshot), best)
+
+    def _info(self) -> ModelInfo:
         assert self._input_shape is not None
-        info = ModelInfo(
+        return ModelInfo(
             net=describe(self.net, self._plan()),
             input_shape=self._input_shape,
             mean=self._scaling[0],
@@ -314,29 +312,12 @@ class Trainer:
             seed=self.seed,
             data=self._data_name,
         )
-        save_model(path, info, tensors)
-
-    def restore(self, info: ModelInfo, tensors: dict[str, np.ndarray]) -> None:
-        """Take over a saved model of the same net. Raises ShapeError where a parameter does not fit."""
-        self._input_shape, self._scaling = tuple(info.input_shape), (tuple(info.mean), tuple(info.std))
-        self.classes, self._data_name, self._decided = tuple(info.classes), info.data, True
-        layout = self._layout()
-        wanted = {entry.name: entry.shape for entry in layout.entries if entry.size}
-        got = {name: array.shape for name, array in tensors.items()}
-        for name in sorted(wanted.keys() | got.keys()):
-            if wanted.get(name) != got.get(name):
-                expected, found = wanted.get(name, "none of that name"), got.get(name, "none")
-                raise ShapeError(f"parameter {name!r} of the model file", expected=expected, got=found)
-        for name, array in tensors.items():
-            if array.dtype != layout.dtype or not np.isfinite(array).all():
-                kind = f"{array.dtype}, " + ("finite" if np.isfinite(array).all() else "some infinite or NaN")
-                raise DataError(f"parameter {name!r} of the model file", expected=f"finite {layout.dtype}", got=kind)
-        state = np.zeros(layout.size, layout.dtype)
-        for name, array in layout.arrays(state).items():
-            array[:] = tensors[name]
-        self._snapshot = Snapshot(state)
 
     # Inside.
+
+    def _adopt_saved(self, info: ModelInfo) -> None:
+        self._input_shape, self._scaling = tuple(info.input_shape), (tuple(info.mean), tuple(info.std))
+        self.classes, self._data_name, self._decided = tuple(info.classes), info.data, True
 
     @property
     def _decided_shape(self) -> tuple[int, ...] | None:
