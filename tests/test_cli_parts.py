@@ -50,6 +50,9 @@ def test_the_workers_start_before_the_data_are_read(monkeypatch, tmp_path):
                 share_cores=False,
                 out=tmp_path / "run",
                 overwrite=False,
+                checkpoint=None,
+                every=None,
+                resume=None,
                 json=True,
             )
         )

@@ -96,11 +96,11 @@ def test_a_class_is_found_by_its_module_or_else_by_a_name_that_only_one_has(trai
     with pytest.raises(ConfigError, match=r"^layer Swish, attribute 'beta': expected the argument as it was given"):
         corenet.load(path, layers=[Changes])
 
-    assert _find(["elsewhere:Swish"], [Both, Swish], "model") == {"elsewhere:Swish": Swish}
+    assert _find(["elsewhere:Swish"], [Both, Swish], "model", "load") == {"elsewhere:Swish": Swish}
     with pytest.raises(
         ConfigError, match=r"one class for elsewhere:Swish, got user_layers:Swish and other_layers:Swish"
     ):
-        _find(["elsewhere:Swish"], [Swish, other_layers.Swish], "model")
+        _find(["elsewhere:Swish"], [Swish, other_layers.Swish], "model", "load")
 
 
 def test_two_classes_of_a_name_are_two_layers():

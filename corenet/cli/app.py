@@ -51,6 +51,7 @@ def main(
 
 @app.command()
 def train(
+    context: typer.Context,
     dataset: Annotated[
         str,
         typer.Argument(
@@ -83,7 +84,17 @@ def train(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Run folder [default: runs/DATASET-MODEL-TIME]")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in --out.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier run in --out and --checkpoint.")
+    ] = False,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep there, after each epoch, what --resume goes on from.")
+    ] = None,
+    every: Annotated[int | None, typer.Option(metavar="N", help="Also after every N steps.")] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Go on with the run whose --checkpoint that was, to the same bits."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Train a model and keep it in a run folder.
@@ -99,26 +110,31 @@ def train(
     from .settings import Settings
     from .train import train
 
-    train(
-        Settings(
-            dataset=dataset,
-            model=model,
-            epochs=epochs,
-            batch_size=batch_size,
-            optimizer=optimizer,
-            lr=lr,
-            workers=workers,
-            threads=threads,
-            chunk=chunk,
-            seed=seed,
-            kernels=kernels,
-            precision=precision,
-            share_cores=share_cores,
-            out=out,
-            overwrite=overwrite,
-            json=json,
-        )
+    settings = Settings(
+        dataset=dataset,
+        model=model,
+        epochs=epochs,
+        batch_size=batch_size,
+        optimizer=optimizer,
+        lr=lr,
+        workers=workers,
+        threads=threads,
+        chunk=chunk,
+        seed=seed,
+        kernels=kernels,
+        precision=precision,
+        share_cores=share_cores,
+        out=out,
+        overwrite=overwrite,
+        checkpoint=checkpoint,
+        every=every,
+        resume=resume,
+        json=json,
     )
+    if resume is not None:
+        sources = {name: context.get_parameter_source(name) for name in context.params}
+        settings = settings.resumed({name for name, source in sources.items() if source and source.name != "DEFAULT"})
+    train(settings)
 
 
 @app.command()

@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__, models
-from ..errors import MissingExtraError
+from ..errors import ConfigError, MissingExtraError
 from ..train import Callback, History, Trainer
 from ..train.callback import Progress, RunInfo
+from ..train.checkpoint import CheckpointFolder
 from ..train.files import write_atomically
 from .options import MODEL_FILE
 from .output import print_json, to_json
 from .run_folder import CURVES_FILE, HISTORY_FILE, RunFolder, default_folder, point_latest
-from .settings import Settings
+from .settings import SETTINGS_FILE, Settings
 from .source import Source, check_images
 from .started import seconds_since_start
 
@@ -35,6 +37,8 @@ def train(settings: Settings) -> None:
     out = settings.out or default_folder(source.slug, model)
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder(out, overwrite=settings.overwrite))
+        if settings.checkpoint is not None:
+            _claim(settings.checkpoint, settings)
         stack.enter_context(trainer)  # the workers start
         train_set, test_set = source.read()
         fix = "Choose another --model, or leave it out"
@@ -44,12 +48,17 @@ def train(settings: Settings) -> None:
 
         report = stack.enter_context(ConsoleReport(sys.stderr if settings.json else sys.stdout, model))
         watch = _Watch()
+        if settings.checkpoint is not None:
+            report.field("keeps", f"checkpoints in {settings.checkpoint}, for corenet train --resume")
+        epochs = settings.epochs - trainer.epochs_done
         history = trainer.fit(
             train_set,
-            epochs=settings.epochs,
+            epochs=epochs,
             batch_size=settings.batch_size,
             validation=test_set,
             callbacks=[watch, report],
+            checkpoint=settings.checkpoint,
+            every=settings.every,
         )
         on_train_set = trainer.evaluate(train_set)
         last = history.epochs[-1]
@@ -58,7 +67,7 @@ def train(settings: Settings) -> None:
             "test_loss": last["val_loss"],
             "train_accuracy": on_train_set["accuracy"],
             "train_loss": on_train_set["loss"],
-            "images_per_second": len(train_set) * settings.epochs / history.seconds_train,
+            "images_per_second": len(train_set) * epochs / history.seconds_train,
             "seconds_total": 0.0,  # below
             "seconds_to_first_step": watch.seconds_to_first_step,
             "seconds_compile": history.seconds_compile,
@@ -86,6 +95,16 @@ def train(settings: Settings) -> None:
         _tell(result, report)
     if settings.json:
         print_json(result)
+
+
+def _claim(checkpoints: Path, settings: Settings) -> None:
+    """Make a folder the run's own. Raises ConfigError if it is another run's."""
+    if settings.resume is None and not settings.overwrite and (checkpoints / SETTINGS_FILE).exists():
+        fix = f"Go on with it by --resume {checkpoints}, choose another, or replace it with --overwrite"
+        raise ConfigError(f"--checkpoint {checkpoints}", expected="a new folder", got="that of another run", fix=fix)
+    if settings.resume is None:
+        CheckpointFolder(checkpoints).clear()
+    settings.write(checkpoints)
 
 
 class _Watch(Callback):

@@ -72,6 +72,14 @@ class CheckpointFolder:
         for name in (LAST, PREVIOUS, BEST):
             remove_unfinished(self.path / name)
 
+    def clear(self) -> None:
+        """Remove the checkpoints of an earlier run. Raises FileError."""
+        try:
+            for name in (LAST, PREVIOUS, BEST):
+                (self.path / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise FileError(f"cannot clear {self.path}", got=error.strerror or str(error)) from error
+
     def save(self, info: ModelInfo, progress: RunState, arrays: Arrays, best: bool) -> None:
         """Write the last checkpoint. Raises FileError; those that were there are as they were."""
         last = self.path / LAST
