@@ -149,7 +149,10 @@ def test_load_by_name_and_by_folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("fashion", "expected digits, fashion-mnist, fashion-mnist-subset, or a folder with IDX files, got neither"),
+        (
+            "fashion",
+            "a folder with IDX files or CIFAR-10, or an .npz file, got neither",
+        ),
         ("digit", r"Did you mean 'digits'\?"),
         ("fasion_mnist", r"Did you mean 'fashion-mnist'\?"),
         ("", "unknown data set ''"),

@@ -102,7 +102,7 @@ def test_files_that_cannot_be_read(tmp_path):
     for path, message in [
         (tmp_path / "none", "got no such file"),
         (tmp_path, "got a folder"),
-        ("a\0b", "expected a readable IDX file"),
+        ("a\0b", "expected an IDX file, got no such file"),
         ("/dev/zero", "got neither a file nor a folder"),
     ]:
         with pytest.raises(FileError, match=message):

@@ -27,7 +27,7 @@ class Source:
         self._sets: tuple[Dataset, Dataset] | None = None
         key = given.lower().replace("_", "-")
         self._known = key if key in BY_NAME else None
-        if not self._known and not os.path.isdir(given):
+        if not self._known and not os.path.exists(given):
             self.read()  # raises, and knows why
 
     @property

@@ -14,8 +14,11 @@ import numpy as np
 
 from ..errors import ConfigError, DataError, FileError
 from .arrays import from_arrays
+from .cifar import find as find_cifar10
+from .cifar import from_cifar10
 from .dataset import Dataset, normalisation
 from .idx import find_split, from_idx, read_idx
+from .npz import from_npz
 
 FILES = Path(__file__).parent / "files"
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # of the Debian package dataset-fashion-mnist
@@ -136,17 +139,19 @@ BY_NAME: dict[str, Callable[[], tuple[Dataset, Dataset]]] = {
 
 
 def load(name_or_folder: str | os.PathLike[str]) -> tuple[Dataset, Dataset]:
-    """(train, test) of a name in `BY_NAME` or of a folder with IDX files; ConfigError for what is neither."""
+    """(train, test) of a name in `BY_NAME`, a folder with IDX files or CIFAR-10, or an .npz file; ConfigError."""
     given = os.fspath(name_or_folder)
     name = given.lower().replace("_", "-")
     if name in BY_NAME:
         return BY_NAME[name]()
     if given and Path(given).is_dir():
-        return from_idx(given)
+        return from_idx(given) if find_cifar10(Path(given)) is None else from_cifar10(given)
+    if given.lower().endswith(".npz"):
+        return from_npz(given)
     close = difflib.get_close_matches(name, BY_NAME, n=1)
     raise ConfigError(
         f"unknown data set {given!r}",
-        expected=f"{', '.join(BY_NAME)}, or a folder with IDX files",
+        expected=f"{', '.join(BY_NAME)}, a folder with IDX files or CIFAR-10, or an .npz file",
         got="a file" if Path(given).is_file() else "neither a name nor a folder",
         fix=f"Did you mean {close[0]!r}?" if close else None,
     )

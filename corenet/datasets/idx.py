@@ -4,15 +4,14 @@
     ──── ────  ────    ──────────────────────────────────────  ──────────────────────────────────────────
     2 B   1 B   1 B                 4 B · ndim                      product of the sizes · bytes of the type
 
-A file is not trusted. The header only *claims* a size; the claim is compared with the bytes that are there before any
-of them is kept, and a compressed file is unpacked piece by piece and never further than one byte past its claim. So
-memory is bounded by the data that exists, not by what a header says.
+The header's claim is compared with the bytes that are there before any of them is kept (`claims.py`), and a compressed
+file is unpacked piece by piece and never further than one byte past its claim. So memory is bounded by the data that
+exists, not by what a header says.
 """
 
 import gzip
 import math
 import os
-import stat
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import DataError, FileError
 from .arrays import from_arrays, numbered
+from .claims import AGAIN, check_unpacked, regular_file, wrong_kind
 from .dataset import Dataset, normalisation
 
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: "i2", 0x0C: "i4", 0x0D: "f4", 0x0E: "f8"}
@@ -36,54 +36,46 @@ MAX_UNNAMED_CLASSES = 65_536
 
 _GZIP = b"\x1f\x8b"
 _PIECE = 1 << 20  # bytes unpacked at a time
-_MAX_DEFLATE = 1032  # deflate cannot pack better than 1032 : 1, so a larger claim is refuted by the file's size
-# Images pack 2 to 50 : 1. Beyond this, a file that unpacks to a lot was made to fill memory.
-_BOMB_RATIO, _BOMB_BYTES = 200, 64 << 20
 
 # The part of a name before the separator and "idx3-ubyte" or "idx1-ubyte". The separator is "-" as published and "."
 # after some unpackers; 4 dimensions are images with channels.
 _SPLITS = {"train": ("train-images", "train-labels"), "test": ("t10k-images", "t10k-labels")}
 
 
+_BEGINNING = f" (first bytes 00 00, then one of {', '.join(f'{code:02x}' for code in TYPES)}, then 1 to {MAX_DIMS})"
+
+
 def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
     """Read an IDX file, raw or gzip whatever its name, to an array in native byte order; FileError if not sound."""
     path = Path(path)
+    size = regular_file(path, "an IDX file")
     try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):  # before opening: a pipe would wait, a device never end
-            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "neither a file nor a folder"
-            raise FileError(str(path), expected="an IDX file", got=kind)
         with open(path, "rb") as file:
             packed = file.read(2) == _GZIP
             file.seek(0)
             if packed:
                 with gzip.GzipFile(fileobj=file) as stream:
-                    return _parse(stream, path, status.st_size, packed)  # type: ignore[arg-type]
-            return _parse(file, path, status.st_size, packed)
+                    return _parse(stream, path, size, packed)  # type: ignore[arg-type]
+            return _parse(file, path, size, packed)
     except FileError:
         raise
-    except FileNotFoundError:
-        raise FileError(str(path), expected="an IDX file", got="no such file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise FileError(str(path), expected="a sound gzip file", got=f"'{error}'", fix=_AGAIN) from None
+        raise FileError(str(path), expected="a sound gzip file", got=f"'{error}'", fix=AGAIN) from None
     except (OSError, ValueError) as error:  # no permission, a disk error; a NUL in the name
         raise FileError(str(path), expected="a readable IDX file", got=f"'{error}'") from None
-
-
-_AGAIN = "Fetch the file again: it is truncated or damaged."
 
 
 def _parse(stream: IO[bytes], path: Path, file_size: int, packed: bool) -> NDArray[Any]:
     head = stream.read(4)
     if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in TYPES:
-        raise _not_idx(path, head + stream.read(60))
+        raise wrong_kind(path, "an IDX file", head + stream.read(60), _BEGINNING)
     dtype, ndim = np.dtype(TYPES[head[2]]), head[3]
     if not 1 <= ndim <= MAX_DIMS:
         raise FileError(str(path), expected=f"1 to {MAX_DIMS} dimensions", got=f"{ndim} in its header")
     dims = stream.read(4 * ndim)
     if len(dims) < 4 * ndim:
         expected = f"a header of {4 + 4 * ndim} bytes for {ndim} dimensions"
-        raise FileError(str(path), expected=expected, got=f"{4 + len(dims)} bytes in all", fix=_AGAIN)
+        raise FileError(str(path), expected=expected, got=f"{4 + len(dims)} bytes in all", fix=AGAIN)
     shape = tuple(int.from_bytes(dims[i : i + 4], "big") for i in range(0, 4 * ndim, 4))
     claim = " × ".join(f"{n:,}" for n in shape) + f" {dtype.name}"
     if 0 in shape:
@@ -92,39 +84,22 @@ def _parse(stream: IO[bytes], path: Path, file_size: int, packed: bool) -> NDArr
     header, size = 4 + 4 * ndim, math.prod(shape) * dtype.itemsize
     if not packed and header + size != file_size:
         expected = f"{header + size:,} bytes ({header} + {claim}, from its header)"
-        fix = _AGAIN if file_size < header + size else "There are trailing bytes: the header is wrong, or the file."
+        fix = AGAIN if file_size < header + size else "There are trailing bytes: the header is wrong, or the file."
         raise FileError(str(path), expected=expected, got=f"{file_size:,} bytes", fix=fix)
-    if packed and size > _MAX_DEFLATE * file_size:
-        expected = f"{size:,} bytes ({claim}, from its header)"
-        raise FileError(str(path), expected=expected, got=f"{file_size:,} packed bytes, which hold less", fix=_AGAIN)
-    if packed and size > max(_BOMB_BYTES, _BOMB_RATIO * file_size):
-        expected = f"at most {_BOMB_RATIO} times its {file_size:,} bytes"
-        fix = "This looks like a decompression bomb. If you made it, unpack it with gunzip."
-        raise FileError(str(path), expected=expected, got=f"{size:,} bytes ({claim}) unpacked", fix=fix)
+    if packed:
+        check_unpacked(path, claim, size, file_size)
 
     values = bytearray()
     while len(values) < size and (piece := stream.read(min(_PIECE, size - len(values)))):
         values += piece
     if len(values) < size:
-        raise FileError(str(path), expected=f"{size:,} bytes of values ({claim})", got=f"{len(values):,}", fix=_AGAIN)
+        raise FileError(str(path), expected=f"{size:,} bytes of values ({claim})", got=f"{len(values):,}", fix=AGAIN)
     if stream.read(1):  # also makes gzip compare its checksum
         raise FileError(str(path), expected=f"{size:,} bytes of values ({claim})", got="more: trailing bytes")
     array = np.frombuffer(values, dtype.newbyteorder(">")).reshape(shape)
     if np.little_endian:
         array = array.byteswap(inplace=True).view(dtype)
     return array
-
-
-def _not_idx(path: Path, head: bytes) -> FileError:
-    text = head.lstrip().lower()
-    if not head:
-        return FileError(str(path), expected="an IDX file", got="an empty file", fix=_AGAIN)
-    if text.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
-        fix = "The download got an error page or a page about the file; fetch the file itself."
-        return FileError(str(path), expected="an IDX file", got="a web page (HTML)", fix=fix)
-    types = ", ".join(f"{code:02x}" for code in TYPES)
-    expected = f"an IDX file (first bytes 00 00, then one of {types}, then 1 to {MAX_DIMS})"
-    return FileError(str(path), expected=expected, got=f"first bytes {head[:4].hex(' ')}")
 
 
 def write_idx(path: str | os.PathLike[str], array: ArrayLike) -> None:

@@ -4,6 +4,7 @@ Nothing is resized or cropped on the way: a net trained on 28×28 sees another d
 person who has the photo should decide how it is cut. Pillow is needed for anything but `.npy`, and imported only then.
 """
 
+import io
 import os
 import warnings
 from pathlib import Path
@@ -16,6 +17,7 @@ from ..errors import DataError, FileError, MissingExtraError, ShapeError
 
 # What people have images in. Pillow reads more, some of it through other programs: PostScript through Ghostscript.
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+MAX_BYTES = 64 << 20  # of a file; a net takes small images
 _MODES = {1: "L", 3: "RGB"}  # Pillow's names for grey and colour, 8 bits a channel
 
 
@@ -67,12 +69,15 @@ def _read_pillow(path: Path, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
         fix = "Save it with np.save as .npy."
         raise ShapeError(str(path), expected=f"{c} channels", got="an image file, which has 1 or 3", fix=fix)
     pillow = _pillow()
+    if path.stat().st_size > MAX_BYTES:
+        raise FileError(str(path), expected=f"at most {MAX_BYTES:,} bytes", got=f"{path.stat().st_size:,}")
     # Opening reads the header only. Whatever a damaged file makes Pillow raise (OSError, SyntaxError, struct.error,
     # ZeroDivisionError, ...), it means the same to the user; its size warning is an error here anyway, below.
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            image = pillow.open(path, formats=FORMATS)
+            # From memory: of a file, Pillow asks for as many bytes as a damaged length says, and Python prepares them.
+            image = pillow.open(io.BytesIO(path.read_bytes()), formats=FORMATS)
     except Exception as error:
         expected = f"an image ({', '.join(FORMATS)})"
         raise FileError(str(path), expected=expected, got=f"'{error}'") from None
