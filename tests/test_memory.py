@@ -16,6 +16,7 @@ from corenet.errors import ConfigError
 from corenet.parallel import cgroup, memory
 from corenet.parallel.channel import Channel
 from corenet.parallel.memory import ALIGNMENT, NotEnoughMemoryError, Segment
+from corenet.parallel.topology import plan_layout
 
 FIELDS = {"params": ((2, 100), np.float32), "images": ((7, 3, 3), np.uint8), "empty": ((0, 5), "<f8"), "t": ((), "<i8")}
 
@@ -158,6 +159,31 @@ def test_only_plain_numbers_are_shared(dtype):
 def test_negative_lengths_are_refused():
     with pytest.raises(ConfigError, match="lengths"):
         Segment.create({"a": ((2, -1), np.float32)})
+
+
+def test_memory_that_is_promised_counts(monkeypatch):
+    """What nobody has written to takes no memory yet, but will."""
+    with Segment.create({"a": ((1 << 20,), "uint8"), "b": ((1 << 20,), "uint8")}) as first:
+        assert first.untouched == first.size == 2 << 20
+        first["a"][:] = 1
+        assert first.untouched == 1 << 20
+        monkeypatch.setattr(cgroup, "memory_free", lambda root: 3 << 20)
+        fields = {"c": ((2 << 20,), "uint8")}
+        Segment.create(fields, promised=first.untouched).close()
+        with pytest.raises(NotEnoughMemoryError, match=r"expected 0\.00 GB of free memory"):
+            Segment.create(fields, promised=first.untouched + 64)
+
+
+def test_a_crew_counts_what_its_segments_will_take(crews, monkeypatch):
+    crew = crews(plan_layout(1), "numpy")
+    crew.share("first", {"a": ((1 << 20,), "uint8")})
+    monkeypatch.setattr(cgroup, "memory_free", lambda root: (2 << 20) - 1)
+    with pytest.raises(NotEnoughMemoryError):
+        crew.share("second", {"a": ((1 << 20,), "uint8")})
+    crew.segments["first"]["a"][:] = 1
+    crew.share("second", {"a": ((1 << 20,), "uint8")})
+    for name in ("first", "second"):
+        crew.forget(name)
 
 
 def test_too_little_memory_is_said_before_it_hurts():

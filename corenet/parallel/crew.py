@@ -146,10 +146,10 @@ class Crew:
 
     def share(self, name: str, fields: Fields) -> Segment:
         """Create a segment of that name, in place of an older one, and give it to every worker."""
-        segment = Segment.create(fields)
         old = self.segments.pop(name, None)
         if old is not None:
             old.close()
+        segment = Segment.create(fields, promised=sum(other.untouched for other in self.segments.values()))
         self.segments[name] = segment
         self._tell({"do": "segment", "name": name, "spec": segment.spec}, [segment.fd])
         return segment

@@ -56,18 +56,20 @@ class Segment:
 
     @classmethod
     def create(
-        cls, fields: Mapping[str, tuple[tuple[int, ...], Any]], *, directory: str | Path | None = None
-    ) -> "Segment":
+        cls, fields: Mapping[str, tuple[tuple[int, ...], Any]], *, directory: str | Path | None = None,
+        promised: int = 0,
+    ) -> "Segment":  # fmt: skip
         """Allocate the arrays `{name: (shape, dtype)}`, filled with zeros.
 
-        `directory` asks for a deleted file there instead of memory, for what is larger than memory. Raises
-        NotEnoughMemoryError (a MemoryError) if there is too little of either.
+        `directory` asks for a deleted file there instead of memory, for what is larger than memory; `promised` are
+        bytes of other segments that nobody has written to yet. Raises NotEnoughMemoryError (a MemoryError) if there is
+        too little of either.
         """
         spec = _plan(fields)
         size = _size(spec)
         _check_file_limit(size)
         in_memory = directory is None and hasattr(os, "memfd_create")
-        fd = _memory(size) if in_memory else _deleted_file(size, directory)
+        fd = _memory(size, promised) if in_memory else _deleted_file(size, directory)
         try:
             return cls(fd, spec)
         except BaseException:
@@ -84,6 +86,11 @@ class Segment:
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
+
+    @property
+    def untouched(self) -> int:
+        """Bytes that take no memory yet, because nobody has written to them."""
+        return max(0, self.size - os.fstat(self.fd).st_blocks * 512)
 
     def close(self) -> None:
         """Give the block up in this process; arrays that are still in use stay valid and keep the memory alive."""
@@ -137,13 +144,15 @@ def _size(spec: Spec) -> int:
     return max((_end(field) for field in spec), default=ALIGNMENT)
 
 
-def _memory(size: int) -> int:
-    """A descriptor of `size` bytes of memory, which exist once they are written to."""
+def _memory(size: int, promised: int) -> int:
+    """A descriptor of `size` bytes of memory, which exist once they are written to; so do the `promised` ones."""
     free: int = psutil.virtual_memory().available
     limit = cgroup.memory_free(Path("/"))  # of the container, if this is one
     free = free if limit is None else min(free, limit)
-    if size > free:
-        raise _shortage(size, "memory", free, "Use a smaller batch size, net or data set, or free some memory")
+    if size + promised > free:
+        raise _shortage(
+            size + promised, "memory", free, "Use a smaller batch size, net or data set, or free some memory"
+        )
     fd = os.memfd_create("corenet")
     os.ftruncate(fd, size)
     return fd
