@@ -1,5 +1,6 @@
 """A worker is lost, at any moment and in any way: the run ends in the same bits, or says what became of it."""
 
+import gc
 import itertools
 import os
 import re
@@ -243,6 +244,7 @@ def test_callbacks_hear_of_it(tmp_path, capsys):
 
 def test_with_pipes_for_a_barrier(undisturbed, tmp_path, monkeypatch):
     monkeypatch.setattr(crew, "create_barrier", lambda n, words, spins: PipeControl(n))
+    gc.collect()  # what earlier tests have left in cycles
     open_files = len(os.listdir("/proc/self/fd"))
     for settings in ({}, {"max_restarts": 0}, {"workers": 3, "first": 4}):
         assert result(train(tmp_path, "SIGKILL", **settings)) == undisturbed

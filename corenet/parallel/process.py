@@ -57,7 +57,11 @@ class WorkerProcess:
         try:
             fds = self._words.fileno(), theirs.fileno()
             self.process = subprocess.Popen(
-                [*command, *map(str, fds)], pass_fds=fds, stdin=subprocess.DEVNULL, env=environment(layout)
+                [*command, *map(str, fds)],
+                pass_fds=fds,
+                stdin=subprocess.DEVNULL,
+                env=environment(layout),
+                cwd=_folder(),
             )
         except OSError as error:
             self.channel.close()
@@ -149,6 +153,15 @@ def _search_path() -> list[str]:
         if script is not None:
             program.add(os.path.dirname(os.path.abspath(script)))
     return sorted(map(str, sys.path), key=program.__contains__)
+
+
+def _folder() -> str | None:
+    """Where a worker starts: the current folder; if that is gone, another, since not every NumPy starts in none."""
+    try:
+        os.getcwd()
+    except OSError:
+        return "/"
+    return None
 
 
 def _signal_name(number: int) -> str:
