@@ -103,6 +103,18 @@ def test_a_stuck_worker_is_lost_too(fault, undisturbed, tmp_path):
     assert not alive(recovery.pid)
 
 
+def test_who_was_killed_is_not_blamed_for_who_is_stuck_later(tmp_path):
+    """Their counts of meetings begin anew with every job, or one would seem to be behind for ever."""
+    for name in ("killed", "stuck"):
+        (tmp_path / name).mkdir()
+    killed = Faulty("SIGKILL", str(tmp_path / "killed"), step=3, first=4)
+    stuck = Faulty("SIGSTOP", str(tmp_path / "stuck"), step=6, first=0)
+    net = nn.Sequential(killed, stuck, nn.Flatten(), nn.Linear(36, CLASSES))
+    with corenet.Trainer(net, workers=2, share_cores=True, kernels="numpy", chunk=4, worker_timeout=1.5) as trainer:
+        trainer.fit(images(101), batch_size=8, callbacks=())
+    assert [(recovery.worker, recovery.step) for recovery in trainer.history.recoveries] == [(1, 3), (0, 6)]
+
+
 def test_fewer_workers_go_on_when_restarts_are_used_up(undisturbed, tmp_path):
     for first in (0, 4):
         trainer = train(tmp_path, "SIGKILL", first=first, max_restarts=0)
