@@ -325,11 +325,6 @@ def test_progress_of_any_kind_counts():
     meetings = [[[5, i], [6, i + 1]] for i in range(9)]
     for course in (chunks, meetings):
         assert looks(Watch(2.5), course) == [[]] * 9
-    watch = Watch(2.5)
-    for _ in range(9):
-        watch.heard(0)
-        watch.heard(1)
-        assert looks(watch, [[[0, 0], [0, 0]]] * 2) == [[], []]
 
 
 def test_a_parent_that_was_stopped_itself_blames_nobody(program):

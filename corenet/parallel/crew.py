@@ -226,7 +226,6 @@ class Crew:
         while self._busy and (called_off or not self._gone):
             for fd, _ in poll.poll(max(0.0, look + TICK - monotonic()) * 1000):
                 rank = self._busy[fd]
-                watch.heard(self.members[rank].seat)
                 if self._hear(rank, hear, called_off):
                     self._busy.pop(fd, None)
                     poll.unregister(fd)

@@ -47,8 +47,8 @@ def _finite(array: np.ndarray, n: int) -> bool:
 def first_not_finite(sync: Sync, backend: Backend, job: Job, step: int) -> dict[str, Any] | None:
     """The chunk, layer and phase of the first; None if all chunks are finite, and only the sums over them are not."""
     plan = sync.plan
-    names = "rows", "counts", "metrics", "panels", "beats"
-    arrays = {name: np.zeros_like(sync.arrays[name]) for name in names} | {"state": sync.arrays["state"]}
+    arrays = {name: np.zeros_like(sync.arrays[name]) for name in ("rows", "counts", "metrics", "panels")}
+    arrays |= {name: sync.arrays[name] for name in ("state", "beats")}
     again = SliceRunner(plan, arrays, *sync.source, plan.chunks, _Watched)
     for call in again.calls():
         call.link(backend)

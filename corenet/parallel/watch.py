@@ -1,7 +1,7 @@
 """Who is stuck: a worker that is stopped, or in an endless loop, ends no channel. It just makes no progress.
 
-Every worker counts its chunks and its meetings with the others in shared memory, `beats`. The parent looks some times
-a second. If one is stuck, the others soon wait for it at a meeting and do not go on either, but they have come one
+Every worker counts what it does (chunks, or kernels to compile) and its meetings with the others in shared memory,
+`beats`. The parent looks some times a second. If one is stuck, the others soon wait for it at a meeting and do not go on either, but they have come one
 meeting further. Time counts by looks, so that a parent that was itself stopped for an hour does not blame its workers.
 """
 
@@ -22,10 +22,6 @@ class Watch:
         """limit: seconds without progress that are too many."""
         self.limit = limit
         self._seen: dict[int, tuple[tuple | None, float]] = {}  # worker → its beats and the seconds since they changed
-
-    def heard(self, worker: int) -> None:
-        """It has said something, which is progress as well."""
-        self._seen.pop(worker, None)
 
     def stuck(self, beats: np.ndarray, waiting_for: Iterable[int], seconds: float) -> list[int]:
         """Those of the workers waited for that have held the others up for too long; `seconds` since the last look.

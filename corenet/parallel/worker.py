@@ -107,6 +107,8 @@ class Worker:
         for calls in (self.predictors, self.unlinked, self.uncompiled):
             calls.clear()
         topology.bind(cpus)
+        for kind in (np.float16, np.float32, np.float64, np.longdouble):
+            np.finfo(kind)  # while there are subnormals: NumPy looks at them once, and some warn if they are zero
         native.set_flush_to_zero(True)  # here and in the threads that start from here, never in the user's process
         self.rank, self.seat, self.workers = rank, seat, workers
         self.backend = backends.select(kernels, threads)
@@ -178,8 +180,10 @@ class Worker:
         """Compile this worker's share of the kernels; the others find them in the cache on disk."""
         shares = deal(self.uncompiled, self.workers)
         self.uncompiled.clear()
+        beats = self.arrays()["beats"]
         for call in shares[self.rank]:
             call.link(self.backend)
+            beats[CHUNKS] += 1
             self.channel.send({"event": "compiled", "kernels": sum(map(len, shares))})
         self.channel.send({"event": "done"})
 
