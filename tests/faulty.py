@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import time
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from corenet.kernels import clock
 
 class Faulty(nn.Layer):
     """Hands on what it gets. `fault`: a signal's name, or "segfault", "loop", "exit", "memory", "raise"; "forward" and
-    "backward" make a number that is not finite there, always.
+    "backward" make a number that is not finite there, always; "slow" takes a third of a second for every chunk.
     """
 
     def __init__(self, fault: str, folder: str, times: int = 1, step: int = 3, first: int = 0):
@@ -29,6 +30,8 @@ class Faulty(nn.Layer):
 
     def forward(self, n, x, y, now):
         y[:n] = x[:n]
+        if self.fault == "slow":
+            time.sleep(0.33)
         if self.here(now) and self.fault == "forward":
             y[n - 1] = np.nan
         elif self.times and self.here(now) and self.fault != "backward" and len(os.listdir(self.folder)) < self.times:

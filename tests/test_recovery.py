@@ -103,6 +103,14 @@ def test_a_stuck_worker_is_lost_too(fault, undisturbed, tmp_path):
     assert not alive(recovery.pid)
 
 
+def test_a_step_may_take_longer_than_a_worker_has_for_a_chunk():
+    net = nn.Sequential(Faulty("slow", "", 0), nn.Flatten(), nn.Linear(36, CLASSES))
+    with corenet.Trainer(net, workers=1, kernels="numpy", chunk=4, worker_timeout=1.0) as trainer:
+        trainer.fit(images(20), batch_size=20, callbacks=())
+        assert trainer.predict(images(160)[0]).shape == (160, CLASSES)  # in chunks of its own
+        assert trainer.fit(images(20), batch_size=20, callbacks=()).recoveries == []
+
+
 def test_who_was_killed_is_not_blamed_for_who_is_stuck_later(tmp_path):
     """Their counts of meetings begin anew with every job, or one would seem to be behind for ever."""
     for name in ("killed", "stuck"):

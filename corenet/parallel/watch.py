@@ -1,8 +1,9 @@
 """Who is stuck: a worker that is stopped, or in an endless loop, ends no channel. It just makes no progress.
 
 Every worker counts what it does (chunks, or kernels to compile) and its meetings with the others in shared memory,
-`beats`. The parent looks some times a second. If one is stuck, the others soon wait for it at a meeting and do not go on either, but they have come one
-meeting further. Time counts by looks, so that a parent that was itself stopped for an hour does not blame its workers.
+`beats`. The parent looks some times a second. If one is stuck, the others soon wait for it at a meeting and do not go
+on either, but they have come one meeting further. Time counts by looks, so that a parent that was itself stopped for an
+hour does not blame its workers.
 """
 
 from __future__ import annotations
