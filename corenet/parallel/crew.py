@@ -18,39 +18,20 @@ import os
 import select
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from .. import errors
 from ..errors import ConfigError, CorenetError, WorkerError
 from .barrier import DEFAULT_SPINS, Control, create_barrier
 from .exchange import FAILED_STEP, STEP, Fields, control_fields
 from .memory import Segment
 from .process import GRACE, WorkerProcess, undisturbed
+from .recovery import Recovery, nobody_left, raised
 from .topology import Layout
 from .watch import Watch
 
 TICK = 0.1  # seconds between looks at the progress
 ANSWERS = ("started", "done", "aborted")
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """What was done about a worker that was lost: how many workers went on, and after how many seconds."""
-
-    worker: int
-    pid: int
-    cores: tuple[int, ...]
-    step: int  # steps that were complete by then
-    cause: str  # with the traceback of a crash
-    workers: int
-    seconds: float
-
-    def __str__(self) -> str:
-        who = f"worker {self.worker} (pid {self.pid}, core {', '.join(map(str, self.cores))})"
-        cause = self.cause.partition("\n")[0]
-        return f"{who} {cause} at step {self.step}: {self.workers} in all went on after {self.seconds:.1f} s"
 
 
 class Crew:
@@ -251,7 +232,7 @@ class Crew:
             return True
         if event["event"] == "error":
             if event["kind"] != "MemoryError":
-                raise _raised(self.members[rank], event)
+                raise raised(self.members[rank], event)
             self._lose(rank, f"has no memory left\n\n{event['traceback']}")
             return True
         if event["event"] == "aborted" and not called_off:
@@ -289,7 +270,7 @@ class Crew:
                 for member in lost:
                     lost[member] = self._replace(member, lost[member])
                 if not self.members:
-                    raise _nobody_left(*lost.popitem(), int(self.status[STEP]))
+                    raise nobody_left(*lost.popitem(), int(self.status[STEP]))
                 self._brief()
                 self._await()
                 for member, cause in lost.items():
@@ -323,20 +304,6 @@ class Crew:
     def closed(self) -> bool:
         """Whether the workers have been ended."""
         return not self._close.alive
-
-
-def _nobody_left(member: WorkerProcess, cause: str, step: int) -> WorkerError:
-    what, _, traceback = cause.partition("\n\n")
-    fix = "The net is as it was before that step; fit goes on from there, with new workers"
-    return WorkerError(f"{member.name} {what} at step {step}", fix=f"{fix}\n\n{traceback}" if traceback else fix)
-
-
-def _raised(member: WorkerProcess, event: dict[str, Any]) -> CorenetError:
-    """An error of corenet as it was, about the user's own settings; all else with the worker's traceback."""
-    kind = getattr(errors, event["kind"], None)
-    if isinstance(kind, type) and issubclass(kind, CorenetError):
-        return kind(event["message"])
-    return WorkerError(f"worker {member.seat} raised {event['kind']}\n\n{event['traceback']}")
 
 
 def _close(owner: int, members: list[WorkerProcess], segments: dict[str, Segment], barriers: list[Control]) -> None:

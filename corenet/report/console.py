@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
-from ..parallel.crew import Recovery
+from ..parallel.recovery import Recovery
 from ..parallel.topology import usable_cpus
 from ..train import Callback, History
 from ..train.callback import Progress as StepProgress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..parallel.crew import Recovery
+from ..parallel.recovery import Recovery
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..parallel.crew import Recovery
+from ..parallel.recovery import Recovery
 
 
 @dataclass
