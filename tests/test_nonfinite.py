@@ -62,6 +62,15 @@ def test_the_loss_itself_and_the_sum_over_chunks_are_named():
             trainer.fit((x, np.full((8, CLASSES), 8.0, np.float32)), batch_size=8, callbacks=())
 
 
+def test_a_large_gradient_is_finite():
+    """Though the sum of its squares is not, in float32."""
+    x = np.full((8, 1, 1, 1), 1e25, np.float32)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(1, CLASSES, weight_init="zeros"))
+    with corenet.Trainer(net, optim.SGD(1e-30), loss=nn.MSE(), workers=1, kernels="numpy") as trainer:
+        trainer.fit((x, np.ones((8, CLASSES), np.float32)), batch_size=8, callbacks=())
+        assert np.abs(trainer.parameters()["1.weight"]).min() > 0
+
+
 @pytest.mark.parametrize("fault", ["forward", "backward"])
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "LAMB"])
 def test_a_skipped_step_is_without_effect(fault, optimizer, tmp_path):
