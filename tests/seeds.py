@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import pickle
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -125,8 +124,3 @@ READERS: dict[str, tuple[str, Callable[[], list[bytes]], Reader]] = {
     "model": ("", model, load_model),
     "checkpoint": ("", checkpoint, load_checkpoint),
 }
-
-
-def packed(data: bytes) -> bytes:
-    """As zlib packs it: for elements of MATLAB files."""
-    return zlib.compress(data)

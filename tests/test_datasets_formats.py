@@ -2,7 +2,9 @@
 
 import io
 import pickle
+import struct
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -258,6 +260,15 @@ def test_mat_with_false_claims(tmp_path):
         path.write_bytes(content)
         with pytest.raises(FileError, match=message):
             datasets.read_mat(path, "x")
+    (length,) = struct.unpack_from("<I", whole, 132)
+    for claim in (length, length + 8, length - 8):
+        packed = zlib.compress(struct.pack("<II", 14, claim) + whole[136 : 136 + length])
+        path.write_bytes(whole[:128] + struct.pack("<II", 15, len(packed)) + packed)
+        if claim == length:
+            assert datasets.read_mat(path, "x").shape == (3, 4)
+        else:
+            with pytest.raises(FileError, match=f"an element of {claim} bytes that unpacks to"):
+                datasets.read_mat(path, "x")
     path.write_bytes(whole)
     for name in ("text", "cell"):
         with pytest.raises(FileError, match=f"{name} is no array of numbers"):
