@@ -218,7 +218,7 @@ def test_info_says_what_runs_and_why(tmp_path):
     assert found["kernels"].startswith("Numba") and found["tile_rows"] >= 1
     assert found["bf16"] == bf16_problem()
     assert found["datasets"].keys() == {"digits", "fashion-mnist", "fashion-mnist-subset"}
-    assert found["extras"].keys() == {"images", "plot"}
+    assert found["extras"].keys() == {"images", "mat", "plot"}
     text = succeed("info", cwd=tmp_path)
     for start in ("corenet ", "CPU ", "workers ", "kernels ", "tile ", "bf16 ", "C library ", "C tile ", "cache ",
                   "BLAS ", "extras "):  # fmt: skip
