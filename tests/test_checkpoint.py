@@ -1,7 +1,9 @@
 """Checkpoints: a run that goes on from one ends in the very bits of a run that was never interrupted."""
 
+import io
 import json
 import os
+import re
 import signal
 import struct
 import time
@@ -17,7 +19,8 @@ from safetensors.numpy import save
 import corenet
 from corenet import nn, optim
 from corenet.datasets import from_arrays
-from corenet.errors import ConfigError, FileError
+from corenet.errors import ConfigError, FileError, TrainingError
+from corenet.report.console import ConsoleReport
 from corenet.train import checkpoint, files
 from corenet.train.checkpoint import BEST, LAST, PREVIOUS
 
@@ -174,6 +177,85 @@ def test_only_the_same_run_is_resumed(tmp_path):
     assert rest.epochs_done == 2
     rest.fit((x, y), batch_size=16, callbacks=())  # it is resumed by now: as after any fit
     rest.close()
+
+
+def interrupted(tmp_path, every=3):
+    """The checkpoint of a run that was ended in its first epoch, of 7 steps."""
+    with make("Adam") as half:
+        fit(half, 1, checkpoint=tmp_path, every=every)
+    assert corenet.resume(tmp_path / PREVIOUS).resumed.begun.steps == 6
+    return tmp_path / PREVIOUS
+
+
+def test_progress_counts_what_this_call_has_done(tmp_path, monkeypatch):
+    """A look before the first step, and one after it: a rate of 0 would be divided by, images of before are no rate."""
+    real, seen = corenet.train.session.Session.train, []
+
+    def looks(self, job, until, skip, tick):
+        tick()
+        real(self, job, until, skip, tick)
+        tick()
+
+    class Note(corenet.train.Callback):
+        def on_progress(self, progress):
+            seen.append(progress)
+
+    file = interrupted(tmp_path)
+    monkeypatch.setattr(corenet.train.session.Session, "train", looks)
+    out = io.StringIO()
+    with corenet.resume(file) as rest, ConsoleReport(out, "net") as report:
+        fit(rest, 1, callbacks=[Note(), report])
+    assert {(p.step, p.steps, p.samples) for p in seen} == {(7, 7, 53)}
+    assert seen[-1].images_per_second * seen[-1].seconds == pytest.approx(53 - 48)
+    assert re.search(r"kernels ready in \d+\.\d s", out.getvalue())
+
+
+def test_after_an_error_in_the_epoch_it_is_taken_up_again(tmp_path, monkeypatch):
+    """By the same trainer: where the checkpoint left it, if it was resumed, or else from its beginning."""
+    with make("Adam") as whole:
+        fit(whole, 2)
+    full = OSError(28, "No space left on device")
+
+    def fails(*args):
+        raise FileError("cannot write", got=full.strerror)
+
+    with make("Adam") as trainer:
+        monkeypatch.setattr(checkpoint.CheckpointFolder, "save", fails)
+        with pytest.raises(FileError):
+            fit(trainer, 2, checkpoint=tmp_path, every=2)
+        monkeypatch.undo()
+        assert trainer.epochs_done == 0
+        fit(trainer, 2)
+    assert bits(trainer) == bits(whole)
+    with make("Adam") as half:
+        fit(half, 1, checkpoint=tmp_path, every=2)
+    copy = tmp_path / "step 6"
+    (tmp_path / PREVIOUS).rename(copy)
+    with corenet.resume(copy) as rest:
+        real = corenet.train.session.Session.train
+
+        def diverges(*args):
+            real(*args)
+            raise TrainingError("the loss")
+
+        monkeypatch.setattr(corenet.train.session.Session, "train", diverges)
+        with pytest.raises(TrainingError):
+            fit(rest, 2)
+        monkeypatch.undo()
+        with pytest.raises(ConfigError, match="batch_size of a resumed run"):
+            fit(rest, 2, batch_size=16)
+        fit(rest, 2)
+    assert bits(rest) == bits(whole)
+
+
+def test_what_has_diverged_is_no_checkpoint(tmp_path):
+    """The step that makes such parameters has a finite loss, and a checkpoint after it."""
+    x, y = images(16, dtype=np.float32)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(36, 4))
+    with corenet.Trainer(net, optim.SGD(1e38), workers=1, kernels="numpy") as trainer:
+        with pytest.raises(TrainingError, match=r"a parameter after step 0 \(epoch 1\)"):
+            trainer.fit((1000 * x, y), batch_size=8, checkpoint=tmp_path, every=1, callbacks=())
+    assert not (tmp_path / LAST).exists()
 
 
 # What can go wrong with files.

@@ -38,6 +38,8 @@ def test_it_goes_on_where_a_signal_ended_it(number, code, whole, tmp_path):
         assert (rest["workers"], rest["epochs"], rest["out"]) == (1, 6, "out")
         history = json.loads((tmp_path / "out" / "history.json").read_text())
         assert [record["epoch"] for record in history["epochs"]] == [1, 2, 3, 4, 5, 6]
+        samples = history["workers"][0]["samples"]  # in the epoch that had begun, fewer than there are
+        assert rest["images_per_second"] == pytest.approx(samples / rest["seconds_train"])
         if resumed == "kept":  # by now the run is complete: go on from an older one
             (tmp_path / "kept" / PREVIOUS).replace(tmp_path / "kept" / LAST)
 
