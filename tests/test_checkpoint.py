@@ -1,7 +1,9 @@
 """Checkpoints: a run that goes on from one ends in the very bits of a run that was never interrupted."""
 
+import io
 import json
 import os
+import re
 import signal
 import struct
 import time
@@ -17,8 +19,9 @@ from safetensors.numpy import save
 import corenet
 from corenet import nn, optim
 from corenet.datasets import from_arrays
-from corenet.errors import ConfigError, FileError
-from corenet.train import checkpoint, files
+from corenet.errors import ConfigError, FileError, TrainingError
+from corenet.report.console import ConsoleReport
+from corenet.train import checkpoint, files, tensor_file
 from corenet.train.checkpoint import BEST, LAST, PREVIOUS
 
 OPTIMIZERS = {
@@ -149,6 +152,9 @@ def test_best_is_of_the_whole_run(tmp_path):
     assert not checkpoint.is_best([{"loss": 0.5}, {"loss": 1.0}, {"loss": 0.9}])
     assert checkpoint.is_best([{"loss": 0.5, "val_loss": 2.0}, {"loss": 1.0, "val_loss": 1.0}])
     assert not checkpoint.is_best([{"loss": 1.0}, {"loss": 1.0}])
+    none = float("nan")
+    assert checkpoint.is_best([{"loss": 1.0, "val_loss": none}, {"loss": 1.0, "val_loss": 9.0}])
+    assert not checkpoint.is_best([{"loss": 1.0, "val_loss": 9.0}, {"loss": 1.0, "val_loss": none}])
 
 
 def test_only_the_same_run_is_resumed(tmp_path):
@@ -174,6 +180,100 @@ def test_only_the_same_run_is_resumed(tmp_path):
     assert rest.epochs_done == 2
     rest.fit((x, y), batch_size=16, callbacks=())  # it is resumed by now: as after any fit
     rest.close()
+
+
+def interrupted(tmp_path, every=3):
+    """The checkpoint of a run that was ended in its first epoch, of 7 steps."""
+    with make("Adam") as half:
+        fit(half, 1, checkpoint=tmp_path, every=every)
+    assert corenet.resume(tmp_path / PREVIOUS).resumed.begun.steps == 6
+    return tmp_path / PREVIOUS
+
+
+def test_progress_counts_what_this_call_has_done(tmp_path, monkeypatch):
+    """A look before the first step, and one after it: a rate of 0 would be divided by, images of before are no rate."""
+    real, seen = corenet.train.session.Session.train, []
+
+    def looks(self, job, until, skip, tick):
+        tick()
+        real(self, job, until, skip, tick)
+        tick()
+
+    class Note(corenet.train.Callback):
+        def on_progress(self, progress):
+            seen.append(progress)
+
+    file = interrupted(tmp_path)
+    monkeypatch.setattr(corenet.train.session.Session, "train", looks)
+    out = io.StringIO()
+    with corenet.resume(file) as rest, ConsoleReport(out, "net") as report:
+        fit(rest, 1, callbacks=[Note(), report])
+    assert {(p.step, p.steps, p.samples) for p in seen} == {(7, 7, 53)}
+    assert seen[-1].images_per_second * seen[-1].seconds == pytest.approx(53 - 48)
+    assert re.search(r"kernels ready in \d+\.\d s", out.getvalue())
+
+
+def test_after_an_error_in_the_epoch_it_is_taken_up_again(tmp_path, monkeypatch):
+    """By the same trainer: where the checkpoint left it, if it was resumed, or else from its beginning."""
+    with make("Adam") as whole:
+        fit(whole, 2)
+    full = OSError(28, "No space left on device")
+
+    def fails(*args):
+        raise FileError("cannot write", got=full.strerror)
+
+    with make("Adam") as trainer:
+        monkeypatch.setattr(checkpoint.CheckpointFolder, "save", fails)
+        with pytest.raises(FileError):
+            fit(trainer, 2, checkpoint=tmp_path, every=2)
+        monkeypatch.undo()
+        assert trainer.epochs_done == 0
+        fit(trainer, 2)
+    assert bits(trainer) == bits(whole)
+    with make("Adam") as half:
+        fit(half, 1, checkpoint=tmp_path, every=2)
+    copy = tmp_path / "step 6"
+    (tmp_path / PREVIOUS).rename(copy)
+    with corenet.resume(copy) as rest:
+        real = corenet.train.session.Session.train
+
+        def diverges(*args):
+            real(*args)
+            raise TrainingError("the loss")
+
+        monkeypatch.setattr(corenet.train.session.Session, "train", diverges)
+        with pytest.raises(TrainingError):
+            fit(rest, 2)
+        monkeypatch.undo()
+        with pytest.raises(ConfigError, match="batch_size of a resumed run"):
+            fit(rest, 2, batch_size=16)
+        fit(rest, 2)
+    assert bits(rest) == bits(whole)
+
+
+def test_what_has_diverged_is_no_checkpoint(tmp_path):
+    """The step that makes such parameters has a finite loss, and a checkpoint after it."""
+    x, y = images(16, dtype=np.float32)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(36, 4))
+    trainer = corenet.Trainer(net, optim.SGD(1e38), workers=1, kernels="numpy")
+    with trainer, pytest.raises(TrainingError, match=r"a parameter after step 0 \(epoch 1\)"):
+        trainer.fit((1000 * x, y), batch_size=8, checkpoint=tmp_path, every=1, callbacks=())
+    assert not (tmp_path / LAST).exists()
+
+
+@pytest.mark.parametrize("kind", [optim.Adagrad, optim.Adam, optim.RMSprop, optim.Adadelta, optim.LAMB])
+def test_squares_that_overflow_go_on_as_they_are(kind, tmp_path):
+    """The squares of large gradients are infinite, the parameters are not: training goes on, and so it does resumed."""
+    x, _ = images(32, dtype=np.float32)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(36, 4))
+    large = 1e4 * x, np.full((32, 4), 1e18, np.float32)
+    with corenet.Trainer(net, kind(1e-3), loss="mse", workers=1, kernels="numpy") as whole:
+        whole.fit(large, batch_size=8, callbacks=(), checkpoint=tmp_path)
+        assert np.isinf(whole._session.snapshot().slots).any()
+        whole.fit(large, batch_size=8, callbacks=())
+    with corenet.resume(tmp_path) as rest:
+        rest.fit(large, batch_size=8, callbacks=())
+    assert bits(rest)[1:] == bits(whole)[1:]
 
 
 # What can go wrong with files.
@@ -205,7 +305,7 @@ def changed(content: bytes, change) -> bytes:
     description = json.loads(metadata["corenet"])
     change(metadata, description, arrays)
     metadata["corenet"] = json.dumps(description)
-    metadata["sha256"] = corenet.train.tensor_file._checksum(metadata["corenet"], arrays)
+    metadata["sha256"] = tensor_file._checksum(metadata["corenet"], arrays)
     return save(arrays, metadata=metadata)
 
 
@@ -217,7 +317,8 @@ DAMAGE = {
     "HTML": (lambda c: b"<!DOCTYPE html>", "a file that begins with"),
     "a later version": (lambda c: c.replace(b"corenet checkpoint 1", b"corenet checkpoint 2"), "of a later corenet"),
     "a model": (lambda c: c.replace(b"corenet checkpoint 1", b"corenet model 1     "), "format 'corenet model 1     '"),
-    "a shape of 4 GB": (lambda c: c.replace(b'"shape":[18,4]', b'"shape":[9999999999,4]'), "a damaged file"),
+    "one byte more": (lambda c: c + b"0", "a damaged file, of"),
+    "another shape": (lambda c: c.replace(b'"shape":[18,4]', b'"shape":[18,9]'), "a damaged file"),
 }  # fmt: skip
 
 
@@ -234,6 +335,23 @@ def test_damage_is_named_and_the_older_one_offered(how, folder, tmp_path):
     (path / PREVIOUS).write_bytes(b"no")
     with pytest.raises(FileError, match="is damaged, too: begin anew"):
         corenet.resume(path)
+
+
+def test_no_memory_for_what_the_header_does_not_claim(folder, tmp_path):
+    """A file that takes no space on the disk may be as long as it likes."""
+    path = damaged(folder, tmp_path, (folder / LAST).read_bytes())
+    size = os.path.getsize(path / LAST)
+    os.truncate(path / LAST, 1 << 42)
+    with pytest.raises(FileError, match=f"a damaged file, of 4,398,046,511,104 bytes where {size:,} should be"):
+        corenet.resume(path)
+
+
+def test_a_header_of_many_records(tmp_path):
+    """What was written can be read."""
+    tensor_file.write_arrays(tmp_path / "file", "thing", 1, {"records": [{"loss": 0.1}] * 1_300_000}, {})
+    assert os.path.getsize(tmp_path / "file") > 16 << 20
+    read, _ = tensor_file.read_arrays(tmp_path / "file", "thing", 1, lambda description: description["records"], "")
+    assert len(read) == 1_300_000
 
 
 def test_a_last_one_that_is_missing(folder, tmp_path):
@@ -265,15 +383,28 @@ def drop(name):
 FALSE = {
     "negative steps": (set_in("progress", "step", value=-1), "a header with epochs, step"),
     "steps that are text": (set_in("progress", "epochs_done", value="2"), "a header with epochs, step"),
+    "a setting that is a list": (set_in("progress", "settings", "balance", value=["equal"]), "with the settings"),
+    "more steps begun than done": (set_in("progress", "begun", "steps", value=999), "with 999 steps begun of 14"),
+    "a step skipped that was not begun": (set_in("progress", "begun", "skipped", value=[0]), "skipped"),
+    "no data": (set_in("progress", "data", value=[]), "without the checksums of the data"),
+    "records that are none": (set_in("progress", "records", value=[1]), "without the sums and records"),
     "another setting": (set_in("progress", "settings", "workers", value=9), "a header with the settings"),
     "sums of another length": (set_in("progress", "begun", "totals", value=[1.0]), "without the sums"),
     "no such kernels": (set_in("progress", "settings", "kernels", value="x"), "kernels: expected one of"),
     "an unknown layer": (set_in("model", "net", value={"type": "Nonsense"}), "is damaged"),
-    "a slot less": (drop("slot 0 of 0.weight"), "'0.weight' of the checkpoint, slot 0 of"),
+    "a slot less": (drop("slot 0 of 0.weight"), "'0.weight' of slot 0 of the checkpoint"),
     "a parameter less": (drop("0.weight"), "'0.weight' of the checkpoint"),
     "an array more": (lambda m, d, arrays: arrays.update(new=np.zeros(3)), "no more arrays, got new"),
     "no number": (lambda m, d, arrays: arrays["0.bias"].fill(np.nan), "finite float32"),
 }  # fmt: skip
+
+
+def test_more_steps_begun_than_an_epoch_has(folder, tmp_path):
+    path = damaged(folder, tmp_path, b"")
+    forged = changed((folder / LAST).read_bytes(), set_in("progress", "begun", "steps", value=7))
+    (path / LAST).write_bytes(forged)
+    with corenet.resume(path) as rest, pytest.raises(FileError, match="less than the 7 steps of an epoch begun, got 7"):
+        fit(rest, 1)
 
 
 @pytest.mark.parametrize("how", FALSE)
@@ -308,8 +439,11 @@ def test_a_disk_that_is_full_and_folders_that_cannot_be(tmp_path, monkeypatch):
         (tmp_path / "file").write_text("")
         with pytest.raises(ConfigError, match=r"checkpoint: expected a folder, got .*file, which is none"):
             fit(trainer, 1, checkpoint=tmp_path / "file")
-        with pytest.raises(FileError, match=r"cannot write .*/file/below"):
-            fit(trainer, 1, checkpoint=tmp_path / "file" / "below")
+        before = trainer.epochs_done
+        for action in ("stop", "warn"):  # before any work
+            with pytest.raises(FileError, match=r"cannot write to the folder .*/file/below: got Not a directory"):
+                fit(trainer, 1, checkpoint=tmp_path / "file" / "below", on_checkpoint_error=action)
+        assert trainer.epochs_done == before
         for wrong in ({"every": 0}, {"every": 1.5}, {"on_checkpoint_error": "ignore"}):
             with pytest.raises(ConfigError, match=next(iter(wrong))):
                 fit(trainer, 1, checkpoint=tmp_path / "run", **wrong)

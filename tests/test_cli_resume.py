@@ -7,6 +7,7 @@ import signal
 import pytest
 from cli_command import Running, corenet, survivors
 
+from corenet import resume
 from corenet.cli.ending import run
 
 TRAIN = ("train", "digits", "--kernels", "numpy", "--share-cores", "--batch-size", 100)
@@ -38,8 +39,31 @@ def test_it_goes_on_where_a_signal_ended_it(number, code, whole, tmp_path):
         assert (rest["workers"], rest["epochs"], rest["out"]) == (1, 6, "out")
         history = json.loads((tmp_path / "out" / "history.json").read_text())
         assert [record["epoch"] for record in history["epochs"]] == [1, 2, 3, 4, 5, 6]
+        samples = history["workers"][0]["samples"]  # in the epoch that had begun, fewer than there are
+        assert rest["images_per_second"] == pytest.approx(samples / rest["seconds_train"])
         if resumed == "kept":  # by now the run is complete: go on from an older one
             (tmp_path / "kept" / PREVIOUS).replace(tmp_path / "kept" / LAST)
+
+
+def test_a_disk_that_gets_full_ends_the_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    before = signal.getsignal(signal.SIGTERM)
+    real, calls = os.fsync, iter(range(100))
+
+    def full(descriptor):
+        if next(calls) >= 3:
+            raise OSError(28, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr("corenet.train.files.os.fsync", full)
+    arguments = [*TRAIN, "--epochs", 2, "--workers", 1, "--checkpoint", "kept", "--every", 4, "--out", "out"]
+    assert run([str(argument) for argument in arguments]) == 2
+    signal.signal(signal.SIGTERM, before)
+    expected = f"error: cannot write kept/{LAST}: got No space left on device. Nothing was changed\n"
+    assert capsys.readouterr().err == expected
+    monkeypatch.undo()
+    assert resume(tmp_path / "kept").resumed.begun.steps == 8
+    assert not (tmp_path / "out").exists()
 
 
 def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys):

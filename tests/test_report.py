@@ -53,7 +53,7 @@ def test_a_log_has_lines_only():
         report.on_start(INFO)
         report.on_compile(1, 2)
         report.on_compile(2, 2)
-        report.on_progress(Progress(1, 5, 10, 50, 1.5, 1e9))
+        report.on_progress(Progress(1, 5, 10, 50, 1.5, 1e9, 0.0))
         report.on_epoch(record(1, val_loss=1.0, val_accuracy=0.25), 2)
         report.on_epoch(record(2), 2)
         report.on_end(history())
@@ -93,9 +93,9 @@ def test_the_bar_shows_rate_loss_and_the_time_left_of_all_epochs(terminal):
     with ConsoleReport(terminal, "net") as report:
         report.on_start(INFO)
         report.on_compile(3, 7)
-        report.on_progress(Progress(1, 5, 10, 50, 1.5, 25.0))
+        report.on_progress(Progress(1, 5, 10, 50, 1.5, 25.0, 2.0))
         report.on_epoch(record(1), 2)
-        report.on_progress(Progress(2, 5, 10, 50, 1.25, 2500.0))
+        report.on_progress(Progress(2, 5, 10, 50, 1.25, 2500.0, 0.02))
     text = plain(terminal.getvalue())
     assert re.search(r"compiling kernels 3/7 .* \d s", text)
     assert re.search(r"epoch 1/2 .*25 images/s  loss 1\.5000  ETA 0:06", text)
@@ -105,7 +105,7 @@ def test_the_bar_shows_rate_loss_and_the_time_left_of_all_epochs(terminal):
 def test_epochs_of_a_second_fit_count_on_in_the_bar_and_in_the_lines(terminal):
     with ConsoleReport(terminal, "net") as report:
         report.on_start(INFO)
-        report.on_progress(Progress(11, 5, 10, 50, 1.5, 25.0))
+        report.on_progress(Progress(11, 5, 10, 50, 1.5, 25.0, 2.0))
         report.on_epoch(record(11), 12)
     text = plain(terminal.getvalue())
     assert re.search(r"epoch 11/12 .*25 images/s  loss 1\.5000  ETA 0:06", text)
@@ -116,7 +116,7 @@ def test_an_error_takes_the_bar_away(terminal):
     out, err = sys.stdout, sys.stderr
     with pytest.raises(ZeroDivisionError), ConsoleReport(terminal, "net") as report:
         report.on_start(INFO)
-        report.on_progress(Progress(1, 5, 10, 50, 1.5, 25.0))
+        report.on_progress(Progress(1, 5, 10, 50, 1.5, 25.0, 2.0))
         raise ZeroDivisionError
     assert terminal.getvalue().endswith("\r\x1b[1A\x1b[2K")
     assert (sys.stdout, sys.stderr) == (out, err)

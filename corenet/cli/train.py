@@ -61,13 +61,13 @@ def train(settings: Settings) -> None:
             every=settings.every,
         )
         on_train_set = trainer.evaluate(train_set)
-        last = history.epochs[-1]
+        last, new = history.epochs[-1], history.epochs[-epochs:]  # the first may have begun before it was resumed
         result = {
             "test_accuracy": last["val_accuracy"],
             "test_loss": last["val_loss"],
             "train_accuracy": on_train_set["accuracy"],
             "train_loss": on_train_set["loss"],
-            "images_per_second": len(train_set) * epochs / history.seconds_train,
+            "images_per_second": sum(r["images_per_second"] * r["seconds"] for r in new) / history.seconds_train,
             "seconds_total": 0.0,  # below
             "seconds_to_first_step": watch.seconds_to_first_step,
             "seconds_compile": history.seconds_compile,

@@ -101,7 +101,7 @@ class ConsoleReport(Callback):
     def on_progress(self, progress: StepProgress) -> None:
         assert self._info is not None
         rate = progress.images_per_second
-        self._in_epoch(progress.epoch, progress.samples / rate)
+        self._in_epoch(progress.epoch, progress.seconds)
         last = self._first_epoch + self._info.epochs - 1
         left = (last - progress.epoch + 1) * self._info.samples - progress.samples
         self._show(

@@ -35,6 +35,7 @@ class Progress:
     samples: int
     loss: float
     images_per_second: float
+    seconds: float  # since the epoch began, or was taken up again
 
 
 class Callback:

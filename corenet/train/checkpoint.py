@@ -12,6 +12,7 @@ another number may go on. The data is not in it, but its checksum is.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +25,7 @@ from ..datasets import Dataset
 from ..engine import Layout
 from ..errors import ConfigError, FileError
 from ..kernels.losses import METRICS
-from .files import give_name, remove_unfinished
+from .files import give_name, make_folder, remove_unfinished
 from .model_file import ModelInfo, state_of
 from .session import Begun, Snapshot
 from .tensor_file import Arrays, read_arrays, write_arrays
@@ -55,20 +56,29 @@ class RunState:
         numbers = progress.epochs_done, progress.step, begun.steps, progress.batch_size
         if not all(type(number) is int and 0 <= number < 2**63 for number in numbers) or progress.batch_size < 1:
             raise ValueError(f"a header with epochs, step, steps begun and batch size {numbers}")
+        if begun.steps > progress.step or not all(0 <= step < begun.steps for step in begun.skipped):
+            skipped = f"skipped {begun.skipped}"[:100]
+            raise ValueError(f"a header with {begun.steps} steps begun of {progress.step}, {skipped}")
         if set(progress.settings) != set(RESUMED_SETTINGS):
             raise ValueError(f"a header with the settings {', '.join(progress.settings)[:200]}")
-        if len(begun.totals) != METRICS or not isinstance(progress.records, list):
+        if not all(isinstance(value, str | bool) for value in progress.settings.values()):
+            raise ValueError(f"a header with the settings {progress.settings}"[:200])
+        if not isinstance(progress.data, dict):
+            raise ValueError("a header without the checksums of the data")
+        records_fine = isinstance(progress.records, list) and all(isinstance(r, dict) for r in progress.records)
+        if len(begun.totals) != METRICS or not records_fine:
             raise ValueError("a header without the sums and records of a run")
         return progress
 
 
 class CheckpointFolder:
-    """Where a run leaves its checkpoints."""
+    """Where a run leaves its checkpoints. Raises ConfigError or FileError, before any work, where it cannot."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError("checkpoint", expected="a folder", got=f"{self.path}, which is none")
+        make_folder(self.path)
         for name in (LAST, PREVIOUS, BEST):
             remove_unfinished(self.path / name)
 
@@ -136,7 +146,8 @@ def unpack(layout: Layout, arrays: Arrays, slots: int, averaged: bool, step: int
     for prefix in prefixes:
         names = [entry.name for entry in layout.entries if entry.size]
         part = {name: left.pop(prefix + name) for name in names if prefix + name in left}
-        vectors.append(state_of(layout, part, f"the checkpoint, {prefix}" if prefix else "the checkpoint"))
+        overflow = prefix.startswith("slot")  # squares of large gradients: infinite, and so the update is zero
+        vectors.append(state_of(layout, part, f"{prefix}the checkpoint", overflow))
     if left:
         raise FileError("the checkpoint", expected="no more arrays", got=", ".join(sorted(left))[:200])
     average = vectors.pop() if averaged else None
@@ -164,9 +175,14 @@ def check_same_run(resumed: RunState, data: Dataset, targets: np.ndarray, batch_
         if now.get(name) != expected:
             what = f"{name} of the data of a resumed run"
             raise ConfigError(what, expected=f"{expected}, as before", got=now.get(name), fix=fix)
+    steps = math.ceil(len(data) / batch_size)
+    if resumed.begun.steps >= steps:
+        what, expected = "the checkpoint", f"less than the {steps} steps of an epoch begun"
+        raise FileError(what, expected=expected, got=resumed.begun.steps, fix="Use another copy")
 
 
 def is_best(records: Sequence[dict[str, Any]]) -> bool:
-    """Whether the last of some epochs is the best so far."""
+    """Whether the last of some epochs is the best so far; one whose loss is not a number is not."""
     key = "val_loss" if "val_loss" in records[-1] else "loss"
-    return all(records[-1][key] < record.get(key, np.inf) for record in records[:-1])
+    losses = [record.get(key, math.inf) for record in records]
+    return not math.isnan(losses[-1]) and not any(loss <= losses[-1] for loss in losses[:-1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -33,6 +32,17 @@ def write_atomically(path: str | Path, content: bytes) -> None:
         raise FileError(f"cannot write {path}", got=error.strerror or str(error), fix="Nothing was changed") from error
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, unless there is one, and see whether files can be made in it. Raises FileError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        fix = "Choose another folder"
+        raise FileError(f"cannot write to the folder {path}", got=error.strerror or str(error), fix=fix) from error
+
+
 def give_name(path: Path, name: Path) -> None:
     """Let a file have one more name, in place of another file's, in one step. Raises FileError."""
     temporary = path.with_name(f".{name.name}.new")
@@ -41,7 +51,7 @@ def give_name(path: Path, name: Path) -> None:
         try:
             os.link(path, temporary)
         except OSError:  # a file system without such links
-            shutil.copyfile(path, temporary)
+            return write_atomically(name, path.read_bytes())
         os.replace(temporary, name)
         temporary.unlink(missing_ok=True)  # it stays if both were names of one file
     except OSError as error:

@@ -60,8 +60,11 @@ def load_model(path: str | Path) -> tuple[ModelInfo, Arrays]:
     return read_arrays(path, "model", VERSION, ModelInfo.of, "Use a model.safetensors that corenet wrote")
 
 
-def state_of(layout: Layout, arrays: Arrays, what: str) -> np.ndarray:
-    """The state vector of all parameters by name. Raises ShapeError or DataError where one does not fit."""
+def state_of(layout: Layout, arrays: Arrays, what: str, overflow: bool = False) -> np.ndarray:
+    """The state vector of all parameters by name. Raises ShapeError or DataError where one does not fit.
+
+    overflow: numbers need not be finite.
+    """
     wanted = {entry.name: entry.shape for entry in layout.entries if entry.size}
     got = {name: array.shape for name, array in arrays.items()}
     for name in sorted(wanted.keys() | got.keys()):
@@ -71,8 +74,9 @@ def state_of(layout: Layout, arrays: Arrays, what: str) -> np.ndarray:
     state = np.zeros(layout.size, layout.dtype)
     for name, place in layout.arrays(state).items():
         array = arrays[name]
-        if array.dtype != layout.dtype or not np.isfinite(array).all():
-            kind = f"{array.dtype}, " + ("finite" if np.isfinite(array).all() else "some infinite or NaN")
+        finite = overflow or bool(np.isfinite(array).all())
+        if array.dtype != layout.dtype or not finite:
+            kind = f"{array.dtype}, " + ("finite" if finite else "some infinite or NaN")
             raise DataError(f"parameter {name!r} of {what}", expected=f"finite {layout.dtype}", got=kind)
         place[:] = array
     return state

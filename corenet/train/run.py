@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..datasets import Dataset
-from ..errors import FileError, TrainingError
+from ..errors import CorenetError, FileError
 from ..kernels.philox import permutation
 from ..parallel.exchange import COMPUTE, SAMPLES, WAIT
 from .callback import Callback, Progress
+from .checkpoint import RunState
 from .session import Begun, Session, not_finite
 
 if TYPE_CHECKING:
@@ -36,15 +37,16 @@ class Run:
 
     def __init__(
         self, trainer: Trainer, session: Session, data: Dataset, targets: np.ndarray, held_out: Dataset | None,
-        batch_size: int, callbacks: Sequence[Callback], saving: Saving | None,
+        batch_size: int, callbacks: Sequence[Callback], saving: Saving | None, resumed: RunState | None,
     ):  # fmt: skip
+        """resumed: the run whose begun epoch is the first."""
         self.trainer, self.session, self.history = trainer, session, trainer.history
         self.data, self.targets, self.held_out = data, targets, held_out
-        self.batch_size, self.callbacks, self.saving = batch_size, callbacks, saving
+        self.batch_size, self.callbacks, self.saving, self.resumed = batch_size, callbacks, saving, resumed
 
-    def epoch(self, last: int, begun: Begun) -> None:
+    def epoch(self, last: int) -> None:
         """One epoch, of which some steps may be done already; `last` is the number of this call's last one."""
-        record = self._train(begun)
+        record = self._train()
         if self.held_out is not None:
             scores = self.trainer.evaluate(self.held_out)
             record |= {f"val_{name}": score for name, score in scores.items()}
@@ -57,8 +59,10 @@ class Run:
         for callback in self.callbacks:
             callback.on_epoch(record, last)
 
-    def _train(self, begun: Begun) -> dict[str, Any]:
+    def _train(self) -> dict[str, Any]:
         trainer, session, n = self.trainer, self.session, len(self.data)
+        resumed, self.resumed = self.resumed, None
+        begun = Begun() if resumed is None else resumed.begun
         before, epoch, steps = session.snapshot(), trainer.epochs_done, math.ceil(n / self.batch_size)
         order, rate = permutation(trainer.seed, epoch, n), trainer.optimizer.lr.rate
         rates = [rate(epoch + index / steps) for index in range(steps)]
@@ -69,10 +73,10 @@ class Run:
             self._tell_recoveries()
             done = session.step - job["first_step"]
             samples = min(done * self.batch_size, n)
-            if samples:
-                loss = trainer.loss.means(session.totals)["loss"]
-                new = samples - begun.steps * self.batch_size
-                progress = Progress(epoch + 1, done, steps, samples, loss, new / (perf_counter() - begin))
+            new = samples - begun.steps * self.batch_size
+            if new:  # before, there is no rate
+                loss, seconds = trainer.loss.means(session.totals)["loss"], perf_counter() - begin
+                progress = Progress(epoch + 1, done, steps, samples, loss, new / seconds, seconds)
                 for callback in self.callbacks:
                     callback.on_progress(progress)
 
@@ -80,12 +84,14 @@ class Run:
             for until in self._pauses(job["first_step"], begun.steps, steps):
                 session.train(job, until, trainer.nonfinite == "skip", tick if self.callbacks else None)
                 self._note_times()
+                if not np.isfinite(session.state).all():  # no loss has seen what the last step made
+                    raise not_finite(f"a parameter after step {session.step - 1} (epoch {epoch + 1})")
                 if until < steps:
                     self._save(session.begun(job))
-            if not np.isfinite(session.state).all():  # no loss has seen what the last step made
-                raise not_finite(f"a parameter after step {session.step - 1} (epoch {epoch + 1})")
-        except TrainingError:
-            session.restore(before)
+        except CorenetError:
+            if not session.crew.closed:  # numbers that are not finite, or a checkpoint that cannot be written
+                session.restore(before)
+                trainer.resumed = resumed
             raise
         trainer.epochs_done += 1
         seconds = perf_counter() - begin

@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import FileError
 from .files import write_atomically
 
-_MAX_HEADER = 16 << 20  # bytes
+_MAX_HEADER = 100_000_000  # bytes, as safetensors has it: more than it would write
 # What a damaged file may raise, besides errors of corenet, where it is read and where something is built from it.
 DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -83,11 +83,16 @@ def _read_header(file: BinaryIO, size: int, kind: str, version: int) -> dict[str
     if length > min(_MAX_HEADER, size - 8):
         raise ValueError("a file cut short")
     file.seek(8)
-    metadata = json.loads(file.read(length)).get("__metadata__", {})
+    header = json.loads(file.read(length))
+    metadata = header.get("__metadata__", {})
     found = metadata.get("format")
     if found != f"corenet {kind} {version}":
         family, _, number = (found or "").rpartition(" ")
         if family == f"corenet {kind}" and number.isdecimal() and int(number) > version:
             raise ValueError(f"format {found!r}, of a later corenet")
         raise ValueError(f"format {found!r}" if found else "a safetensors file of something else")
+    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    whole = 8 + length + max(ends, default=0)
+    if size != whole:
+        raise ValueError(f"a damaged file, of {size:,} bytes where {whole:,} should be")
     return metadata

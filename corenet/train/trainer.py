@@ -131,7 +131,7 @@ class Trainer:
         self._data_name = ""
         self._decided = False  # shape and scaling, by training or a model file
         self._snapshot: Snapshot | None = None  # while there is no session
-        self._resumed: RunState | None = None  # until its epoch is done
+        self.resumed: RunState | None = None  # what the next fit goes on with, perhaps in the middle of an epoch
 
     def __enter__(self) -> Trainer:
         self._workers()
@@ -169,8 +169,9 @@ class Trainer:
         prints nothing. A worker that is lost leaves no trace but its entry in `history.recoveries`.
 
         checkpoint: a folder for what `corenet.resume` goes on from, written after each epoch, and after steps whose
-        number is a multiple of `every`. If that fails, on_checkpoint_error "stop" ends the run with FileError, "warn"
-        goes on with a RuntimeWarning; what was written before stays as it was.
+        number is a multiple of `every`. If that fails, on_checkpoint_error "stop" ends the run with FileError, the net
+        as before an epoch that is not complete; "warn" goes on with a RuntimeWarning. What was written before stays as
+        it was. A resumed run needs the same validation, too, where a `Plateau` or the best checkpoint go by it.
 
         Raises DataError, ShapeError or ConfigError before any work, TrainingError if the loss, a gradient or a
         parameter is not finite (see `nonfinite`), WorkerError if no worker is left.
@@ -188,7 +189,7 @@ class Trainer:
         self.optimizer.common.check_groups([entry.name for entry in of_one.layout.entries if entry.part != "statistic"])
         automatic = choose_chunk(of_one, batch_size)
         chunk = automatic if self.chunk == "auto" else min(self.chunk, batch_size)
-        resumed = self._resumed
+        resumed = self.resumed
         if resumed is not None:
             check_same_run(resumed, data, targets, batch_size)
         saving = None
@@ -228,12 +229,10 @@ class Trainer:
         history.workers = [WorkerRecord(rank, cpus) for rank, cpus in enumerate(self.layout.cpus)]
         history.seconds_compile = perf_counter() - begin
         session.share_data(data, targets)
-        run = Run(self, session, data, targets, held_out, batch_size, callbacks, saving)
-        begun = Begun() if resumed is None else resumed.begun
-        self._resumed = None
+        run = Run(self, session, data, targets, held_out, batch_size, callbacks, saving, resumed)
+        self.resumed = None
         while self.epochs_done < last:
-            run.epoch(last, begun)
-            begun = Begun()
+            run.epoch(last)
         for callback in callbacks:
             callback.on_end(history)
         return history
@@ -286,7 +285,7 @@ class Trainer:
         self._adopt_saved(info)
         averaged = self.optimizer.common.ema is not None
         self._snapshot = unpack(self._layout(), tensors, self.optimizer.slots, averaged, progress.step)
-        self.epochs_done, self.records, self._resumed = progress.epochs_done, list(progress.records), progress
+        self.epochs_done, self.records, self.resumed = progress.epochs_done, list(progress.records), progress
 
     def _checkpoint(
         self, folder: CheckpointFolder, data: dict[str, Any], batch_size: int, chunk: int, begun: Begun
