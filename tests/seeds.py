@@ -105,7 +105,7 @@ def checkpoint() -> list[bytes]:
     info, arrays = _info()
     progress = {
         "epochs_done": 1, "step": 9, "begun": {"steps": 2, "totals": [1.0, 2.0, 3.0, 4.0], "skipped": []},
-        "batch_size": 8, "data": {}, "settings": dict.fromkeys(RESUMED_SETTINGS), "records": [{"loss": 1.0}],
+        "batch_size": 8, "data": {}, "settings": dict.fromkeys(RESUMED_SETTINGS, "auto"), "records": [{"loss": 1.0}],
     }  # fmt: skip
     description = {"model": asdict(info), "progress": progress}
     return _written(lambda path: write_arrays(path, "checkpoint", VERSION, description, arrays))
