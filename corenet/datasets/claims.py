@@ -1,10 +1,13 @@
 """What a file's header claims, against what the file can hold: looked at before any of it is kept.
 
 A file is not trusted. Its header only *claims* a size, which may be that of all memory, and a packed file may hold a
-thousand times its size. So what is unpacked is compared with what deflate can pack, and with what real images pack to.
+thousand times its size. So what is unpacked is compared with what deflate can pack, with what real images pack to, and
+with the memory that is free: a file may be all holes, and take no space on the disk.
 """
 
 from pathlib import Path
+
+import psutil
 
 from ..errors import FileError
 
@@ -24,14 +27,27 @@ def check_unpacked(path: Path, claim: str, size: int, packed: int) -> None:
         expected = f"at most {BOMB_RATIO} times its {packed:,} bytes"
         fix = "This looks like a decompression bomb. If you made it, unpack it first."
         raise FileError(str(path), expected=expected, got=f"{size:,} bytes ({claim}) unpacked", fix=fix)
+    check_memory(path, claim, size)
+
+
+def check_memory(path: Path, claim: str, size: int) -> None:
+    """Raise FileError if `size` bytes are more than the memory that is free."""
+    free = psutil.virtual_memory().available
+    if size > free:
+        expected = f"at most the {free:,} bytes of memory that are free"
+        raise FileError(str(path), expected=expected, got=f"{size:,} bytes ({claim})", fix="Make it smaller, or cut it up.")
+
+
+def is_page(head: bytes) -> bool:
+    """Whether a file that begins so is a web page in place of data."""
+    return head.lstrip().lower().startswith((b"<!doctype", b"<html", b"<head", b"<?xml"))
 
 
 def wrong_kind(path: Path, wanted: str, head: bytes, beginning: str = "") -> FileError:
     """The error of a file that begins with other bytes than such files do, or as `beginning` says."""
-    text = head.lstrip().lower()
     if not head:
         return FileError(str(path), expected=wanted, got="an empty file", fix=AGAIN)
-    if text.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
+    if is_page(head):
         fix = "The download got an error page or a page about the file; fetch the file itself."
         return FileError(str(path), expected=wanted, got="a web page (HTML)", fix=fix)
     return FileError(str(path), expected=wanted + beginning, got=f"first bytes {head[:4].hex(' ')}")

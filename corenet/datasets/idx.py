@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import DataError, FileError
 from .arrays import from_arrays, numbered
-from .claims import AGAIN, check_unpacked, regular_file, wrong_kind
+from .claims import AGAIN, check_memory, check_unpacked, regular_file, wrong_kind
 from .dataset import Dataset, normalisation
 
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: "i2", 0x0C: "i4", 0x0D: "f4", 0x0E: "f8"}
@@ -88,6 +88,8 @@ def _parse(stream: IO[bytes], path: Path, file_size: int, packed: bool) -> NDArr
         raise FileError(str(path), expected=expected, got=f"{file_size:,} bytes", fix=fix)
     if packed:
         check_unpacked(path, claim, size, file_size)
+    else:
+        check_memory(path, claim, size)
 
     values = bytearray()
     while len(values) < size and (piece := stream.read(min(_PIECE, size - len(values)))):

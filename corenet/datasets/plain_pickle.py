@@ -1,8 +1,11 @@
 """Pickles that hold plain values and arrays of bytes, without Python's unpickler, which can be told to call anything.
 
 A pickle is a program for a machine with a stack and a memo. Here it may use the instructions that build values, and
-two calls: those that make a NumPy array of uint8 and its dtype. Everything else is refused by name. Its memory is
-bounded by the file: each instruction makes one value of bytes that are there.
+two calls: those that make a NumPy array of uint8 and its dtype. Everything else is refused by name.
+
+What a short program makes can be endless to look at: the memo lets a tuple hold another twice, which holds another
+twice, and so on. So nothing here hashes, compares or prints a value before its type is known, and the number of
+instructions is bounded: an empty dict takes one byte of a pickle and 64 of memory.
 """
 
 from __future__ import annotations
@@ -13,16 +16,28 @@ from typing import Any, cast
 
 import numpy as np
 
+MAX_INSTRUCTIONS = 1 << 18  # a published batch has some 40,000: an image has a label and a file name
+MAX_DIMS = 4
+
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _VALUES = {
     "BININT", "BININT1", "BININT2", "INT", "LONG", "LONG1", "LONG4", "BINFLOAT",
     "BINSTRING", "SHORT_BINSTRING", "STRING", "BINUNICODE", "SHORT_BINUNICODE", "UNICODE", "BINBYTES", "SHORT_BINBYTES",
 }  # fmt: skip
 _GLOBALS = {
-    ("numpy.core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "_reconstruct"), ("numpy", "ndarray"),
-    ("numpy", "dtype"), ("_codecs", "encode"), ("__builtin__", "bytes"),
+    "numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct", "numpy.ndarray", "numpy.dtype",
+    "_codecs.encode", "__builtin__.bytes",
 }  # fmt: skip
 _MARK = object()
+
+
+class _Global:
+    """A function or class that a pickle names."""
+
+    def __init__(self, module: str, name: str):
+        self.name = f"{module}.{name}"
+        if self.name not in _GLOBALS:
+            raise ValueError(f"a pickle that wants {self.name[:80]}")
 
 
 class _Array:
@@ -36,13 +51,17 @@ class _Array:
         if self.kind == "dtype":
             return  # byte order and the like of one byte
         _, shape, dtype, fortran, content = state
-        lengths = tuple(int(length) for length in shape)
         content = content.encode("latin-1") if isinstance(content, str) else content
         if not isinstance(dtype, _Array) or dtype.kind != "dtype" or not isinstance(content, bytes):
             raise ValueError("an array of something else than bytes")
-        if min(lengths, default=0) < 0 or math.prod(lengths) != len(content):
-            raise ValueError(f"an array of shape {lengths} with {len(content)} bytes")
-        self.values = np.frombuffer(content, np.uint8).reshape(lengths, order="F" if fortran else "C")
+        if len(_expect(shape, tuple)) > MAX_DIMS:
+            raise ValueError(f"an array of {len(shape)} dimensions")
+        # Each by itself first: the product of numbers as long as the file would take hours.
+        if not all(type(length) is int and 0 <= length <= len(content) for length in shape):
+            raise ValueError(f"an array longer than its {len(content):,} bytes, or of no length")
+        if math.prod(shape) != len(content):
+            raise ValueError(f"an array of shape {shape} with {len(content)} bytes")
+        self.values = np.frombuffer(content, np.uint8).reshape(shape, order="F" if fortran else "C")
 
 
 def loads(data: bytes) -> Any:
@@ -63,8 +82,10 @@ def loads(data: bytes) -> Any:
         del stack[place:]
         return items
 
-    for opcode, given, _ in pickletools.genops(data):
+    for count, (opcode, given, _) in enumerate(pickletools.genops(data)):
         name, argument = opcode.name, cast(Any, given)
+        if count >= MAX_INSTRUCTIONS:
+            raise ValueError(f"a pickle of more than {MAX_INSTRUCTIONS:,} instructions")
         if name in ("PROTO", "FRAME"):
             continue
         if name in _CONSTANTS:
@@ -76,35 +97,35 @@ def loads(data: bytes) -> Any:
         elif name in ("EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE"):
             stack.append({"EMPTY_DICT": {}, "EMPTY_LIST": [], "EMPTY_TUPLE": ()}[name])
         elif name in ("TUPLE1", "TUPLE2", "TUPLE3"):
-            count = int(name[-1])
-            stack[-count:] = [tuple(stack[-count:])]
+            length = int(name[-1])
+            stack[-length:] = [tuple(stack[-length:])]
         elif name == "TUPLE":
             stack.append(tuple(to_mark()))
         elif name == "LIST":
             stack.append(to_mark())
         elif name == "DICT":
             items = to_mark()
-            stack.append(dict(zip(items[::2], items[1::2], strict=True)))
+            stack.append({})
+            _put(stack[-1], items)
         elif name in ("APPEND", "APPENDS"):
             items = [stack.pop()] if name == "APPEND" else to_mark()
             _expect(stack[-1], list).extend(items)
         elif name in ("SETITEM", "SETITEMS"):
             items = [stack.pop(-2), stack.pop()] if name == "SETITEM" else to_mark()
-            _expect(stack[-1], dict).update(zip(items[::2], items[1::2], strict=True))
+            _put(_expect(stack[-1], dict), items)
         elif name in ("BINPUT", "LONG_BINPUT", "PUT"):
             memo[int(argument)] = stack[-1]
         elif name == "MEMOIZE":
             memo[len(memo)] = stack[-1]
         elif name in ("BINGET", "LONG_BINGET", "GET"):
             stack.append(memo[int(argument)])
-        elif name in ("GLOBAL", "STACK_GLOBAL"):
-            of = tuple(argument.split(" ")) if name == "GLOBAL" else (stack.pop(-2), stack.pop())
-            if of not in _GLOBALS:
-                raise ValueError(f"a pickle that wants {'.'.join(map(str, of))[:80]}")
-            stack.append(of)
+        elif name == "GLOBAL":
+            stack.append(_Global(*argument.split(" ", 1)))
+        elif name == "STACK_GLOBAL":
+            stack.append(_Global(_expect(stack.pop(-2), str), _expect(stack.pop(), str)))
         elif name == "REDUCE":
-            arguments, function = stack.pop(), stack.pop()
-            stack.append(_call(function, arguments))
+            arguments, function = _expect(stack.pop(), tuple), _expect(stack.pop(), _Global)
+            stack.append(_call(function.name, arguments))
         elif name == "BUILD":
             state = stack.pop()
             _expect(stack[-1], _Array).set_state(state)
@@ -116,16 +137,25 @@ def loads(data: bytes) -> Any:
     return _plain(value)
 
 
-def _call(function: Any, arguments: Any) -> Any:
-    if function == ("_codecs", "encode") and arguments[1] == "latin1":  # how Python 3 writes bytes for Python 2
-        return _expect(arguments[0], str).encode("latin-1")
-    if function == ("__builtin__", "bytes") and arguments == ():
+def _call(function: str, arguments: tuple[Any, ...]) -> Any:
+    first = arguments[0] if arguments else None
+    if function == "_codecs.encode" and arguments[1] == "latin1":  # how Python 3 writes bytes for Python 2
+        return _expect(first, str).encode("latin-1")
+    if function == "__builtin__.bytes" and not arguments:
         return b""
-    if function == ("numpy", "dtype") and arguments[0] in ("u1", "|u1"):
+    if function == "numpy.dtype" and first in ("u1", "|u1"):
         return _Array("dtype")
-    if isinstance(function, tuple) and function[1:] == ("_reconstruct",) and arguments[0] == ("numpy", "ndarray"):
+    if function.endswith("._reconstruct") and isinstance(first, _Global) and first.name == "numpy.ndarray":
         return _Array("array")
-    raise ValueError(f"a pickle that calls {function!r:.80}")
+    raise ValueError(f"a pickle that calls {function} in another way than an array needs")
+
+
+def _put(values: dict[Any, Any], items: list[Any]) -> None:
+    """Keys and values in turn; a key is text, bytes or a number."""
+    for key, value in zip(items[::2], items[1::2], strict=True):
+        if not isinstance(key, (str, bytes, int)):
+            raise ValueError(f"a pickle with a {type(key).__name__} for a key")
+        values[key] = value
 
 
 def _expect(value: Any, kind: type) -> Any:
