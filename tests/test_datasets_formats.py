@@ -80,6 +80,20 @@ def test_cifar10_that_is_incomplete_or_false(tmp_path):
         datasets.from_cifar10(tmp_path)
 
 
+def test_a_truck_whose_first_pixel_is_60_is_no_web_page(tmp_path):
+    path = tmp_path / "data_batch_1.bin"
+    path.write_bytes(bytes([9, 60]) + bytes(3071))
+    assert cifar.read_binary(path)[1].tolist() == [9]
+
+
+@pytest.mark.timeout(20)
+def test_a_small_pickle_that_is_endless_to_look_at():
+    nested = b"\x80\x02)" + b"q\x00h\x00\x86" * 100  # a tuple of twice itself, a hundred times
+    for end in (b"K\x01s.", b"cnumpy\ndtype\nh\x00R.", b"."):
+        with pytest.raises((ValueError, LookupError)):
+            plain_pickle.loads(b"\x80\x02}" + nested[2:] + end)
+
+
 class Evil:
     def __reduce__(self):
         return exec, ("raise SystemExit('it was run')",)

@@ -35,7 +35,9 @@ def check_memory(path: Path, claim: str, size: int) -> None:
     free = psutil.virtual_memory().available
     if size > free:
         expected = f"at most the {free:,} bytes of memory that are free"
-        raise FileError(str(path), expected=expected, got=f"{size:,} bytes ({claim})", fix="Make it smaller, or cut it up.")
+        raise FileError(
+            str(path), expected=expected, got=f"{size:,} bytes ({claim})", fix="Make it smaller, or cut it up."
+        )
 
 
 def is_page(head: bytes) -> bool:
