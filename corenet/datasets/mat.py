@@ -1,10 +1,12 @@
 """Arrays from MATLAB's files: v5 (v6, v7) through SciPy, v7.3, which is HDF5, through h5py.
 
 What is given to SciPy is not the file but the one element of it that is wanted, unpacked here within bounds, after its
-sizes have been found to agree:
+sizes have been found to agree; of the others, only the beginning is unpacked, for their names:
 
     file      header of 128 bytes │ element │ element │ …         an element: type, bytes, contents
     element   15: a packed element, or 14: a matrix  │ flags │ dimensions │ name │ numbers │
+
+HDF5 unpacks a chunk to whatever is in it, whatever its size should be. So all are unpacked here first, within bounds.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import FileError, MissingExtraError
-from .claims import AGAIN, MAX_DEFLATE, check_unpacked, regular_file, wrong_kind
+from .claims import AGAIN, check_memory, check_unpacked, regular_file, wrong_kind
 
 _WANTED = "a MATLAB file"
 _HEADER, _HDF5 = 128, b"\x89HDF\r\n\x1a\n"
@@ -30,7 +32,8 @@ _MATRIX, _PACKED = 14, 15
 _BYTES = {1: 1, 2: 1, 3: 2, 4: 2, 5: 4, 6: 4, 7: 4, 9: 8, 12: 8, 13: 8}
 _CLASSES = {6: 8, 7: 4, 8: 1, 9: 1, 10: 2, 11: 2, 12: 4, 13: 4, 14: 8, 15: 8}
 _COMPLEX = 0x800
-MAX_BYTES = 4 << 30  # of a file
+_BEGINNING = 4096  # bytes of a matrix with its flags, dimensions and name, for which MATLAB has 63 characters
+_DEFLATE, _SHUFFLE = 1, 2  # HDF5's numbers of what MATLAB packs with
 
 
 def read_mat(path: str | os.PathLike[str], name: str) -> np.ndarray:
@@ -48,14 +51,11 @@ def read_mat(path: str | os.PathLike[str], name: str) -> np.ndarray:
             return _read_hdf5(path, name)
         if len(head) < _HEADER or head[126:128] not in (b"IM", b"MI"):
             raise wrong_kind(path, _WANTED, head[:64])
-        if size > MAX_BYTES:
-            raise FileError(str(path), expected=f"at most {MAX_BYTES:,} bytes", got=f"{size:,}")
+        check_memory(path, "of the file", size)
         return _read_v5(path, path.read_bytes(), name)
     except (FileError, MissingExtraError):
         raise
-    # What SciPy and h5py raise for damage.
-    except (ArithmeticError, LookupError, EOFError, OSError, RuntimeError, TypeError, ValueError, struct.error,
-            zlib.error, AttributeError) as error:  # fmt: skip
+    except Exception as error:  # whatever damage makes SciPy and h5py raise, it means the same to the user
         raise FileError(str(path), expected=_WANTED, got=f"{type(error).__name__}: {error}"[:200], fix=AGAIN) from None
 
 
@@ -73,57 +73,68 @@ def _read_v5(path: Path, content: bytes, name: str) -> np.ndarray:
         raise MissingExtraError("MATLAB files need SciPy", fix="Install it: pip install 'corenet[mat]'") from None
     order = "<" if content[126:128] == b"IM" else ">"
     found = []
-    for element in _elements(content[_HEADER:], order, path):
-        its_name = _check_matrix(element, order, wanted=name)
-        found.append(its_name)
-        if its_name == name:
-            whole = content[:_HEADER] + struct.pack(f"{order}II", _MATRIX, len(element)) + element
-            return np.asarray(loadmat(io.BytesIO(whole), variable_names=[name])[name])
+    for kind, part in _elements(content, order):
+        packed, length, beginning = kind == _PACKED, len(part), part[:_BEGINNING]
+        if packed:
+            kind, length, beginning = _unpack(part, order, _BEGINNING)
+        if kind != _MATRIX:
+            continue
+        found.append(_name(beginning, order))
+        if found[-1] != name:
+            continue
+        if packed:
+            check_unpacked(path, "an element", length, len(part))
+            _, _, part = _unpack(part, order, length + 1)
+            if len(part) != length:
+                raise ValueError(f"an element of {length:,} bytes that unpacks to {len(part):,} or more")
+        _check_matrix(part, order, name)
+        whole = content[:_HEADER] + struct.pack(f"{order}II", _MATRIX, length) + part
+        return np.asarray(loadmat(io.BytesIO(whole), variable_names=[name])[name])
     raise _missing(path, name, found)
 
 
-def _elements(content: bytes, order: str, path: Path) -> Iterator[bytes]:
-    """The contents of every matrix of a file, unpacked."""
-    place = 0
-    while place + 8 <= len(content):
-        kind, length = struct.unpack_from(f"{order}II", content, place)
-        part = content[place + 8 : place + 8 + length]
+def _elements(content: bytes, order: str) -> Iterator[tuple[int, memoryview]]:
+    """Type and contents of every element of a file."""
+    place, view = _HEADER, memoryview(content)
+    while place + 8 <= len(view):
+        kind, length = struct.unpack_from(f"{order}II", view, place)
+        part = view[place + 8 : place + 8 + length]
         if len(part) < length:
             raise ValueError(f"an element of {length:,} bytes where {len(part):,} are left")
         place += 8 + length
-        if kind == _PACKED:
-            unpack = zlib.decompressobj()
-            kind, length = struct.unpack(f"{order}II", unpack.decompress(part, 8))
-            check_unpacked(path, "an element", length, len(part))
-            part = unpack.decompress(unpack.unconsumed_tail, min(length, MAX_DEFLATE * len(part)) + 1)
-            if len(part) != length:
-                raise ValueError(f"an element of {length:,} bytes that unpacks to {len(part):,} or more")
-        if kind == _MATRIX:
-            yield part
+        yield kind, part
 
 
-def _check_matrix(matrix: bytes, order: str, wanted: str) -> str:
-    """The name of a matrix; of the one that is wanted, all sizes must agree."""
+def _unpack(packed: memoryview, order: str, limit: int) -> tuple[int, int, memoryview]:
+    """Type and length that the element in a packed one claims, and the first `limit` bytes of its contents."""
+    unpack = zlib.decompressobj()
+    kind, length = struct.unpack(f"{order}II", unpack.decompress(packed, 8))
+    return kind, length, memoryview(unpack.decompress(unpack.unconsumed_tail, limit))
+
+
+def _name(matrix: memoryview, order: str) -> str:
     parts = _parts(matrix, order)
-    _, flags = next(parts)
-    _, dimensions = next(parts)
-    _, label = next(parts)
-    name = label.decode("latin-1")
-    if name == wanted:
-        (word,) = struct.unpack_from(f"{order}I", flags)
-        shape = struct.unpack(f"{order}{len(dimensions) // 4}i", dimensions)
-        if word & 0xFF not in _CLASSES:
-            raise ValueError(f"{name} is no array of numbers (class {word & 0xFF})")
-        if min(shape, default=-1) < 0:
-            raise ValueError(f"{name} has the shape {shape}")
-        for _ in range(2 if word & _COMPLEX else 1):
-            kind, numbers = next(parts)
-            if kind not in _BYTES or len(numbers) != math.prod(shape) * _BYTES[kind]:
-                raise ValueError(f"{name} of shape {shape} has {len(numbers):,} bytes of numbers")
-    return name
+    next(parts), next(parts)  # flags, dimensions
+    return bytes(next(parts)[1]).decode("latin-1")
 
 
-def _parts(matrix: bytes, order: str) -> Iterator[tuple[int, bytes]]:
+def _check_matrix(matrix: memoryview, order: str, name: str) -> None:
+    """Raise ValueError unless it is one of numbers, and all its sizes agree."""
+    parts = _parts(matrix, order)
+    (_, flags), (_, dimensions), _ = next(parts), next(parts), next(parts)
+    (word,) = struct.unpack_from(f"{order}I", flags)
+    shape = struct.unpack(f"{order}{len(dimensions) // 4}i", dimensions)
+    if word & 0xFF not in _CLASSES:
+        raise ValueError(f"{name} is no array of numbers (class {word & 0xFF})")
+    if min(shape, default=-1) < 0:
+        raise ValueError(f"{name} has the shape {shape}")
+    for _ in range(2 if word & _COMPLEX else 1):
+        kind, numbers = next(parts)
+        if kind not in _BYTES or len(numbers) != math.prod(shape) * _BYTES[kind]:
+            raise ValueError(f"{name} of shape {shape} has {len(numbers):,} bytes of numbers")
+
+
+def _parts(matrix: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
     """Type and contents of a matrix's parts; short ones share the eight bytes of their tag."""
     place = 0
     while place + 8 <= len(matrix):
@@ -153,8 +164,39 @@ def _read_hdf5(path: Path, name: str) -> np.ndarray:
         if not isinstance(file.get(name, getlink=True), h5py.HardLink):  # others may lead to other files
             raise _missing(path, name, [key for key in file if not key.startswith("#")])
         data: Any = file[name]
-        if not isinstance(data, h5py.Dataset) or data.dtype.kind not in "biuf" or data.is_virtual or data.external:
+        if not isinstance(data, h5py.Dataset) or data.is_virtual or data.external:
             raise ValueError(f"{name} is no array of numbers of its own")
+        is_complex = data.dtype.names == ("real", "imag") and data.dtype["real"].kind == data.dtype["imag"].kind == "f"
+        if data.dtype.kind not in "biuf" and not is_complex:
+            raise ValueError(f"{name} is no array of numbers of its own")
+        if data.attrs.get("MATLAB_empty"):
+            raise ValueError(f"{name} is empty")  # what is there are the lengths of an array of nothing
         claim = f"{name}, {' × '.join(map(str, data.shape[::-1]))} {data.dtype}"
-        check_unpacked(path, claim, data.nbytes, data.id.get_storage_size())
-        return np.ascontiguousarray(np.transpose(data[()]))  # MATLAB's first index is the fastest, HDF5's the last
+        size = path.stat().st_size
+        check_unpacked(path, claim, data.nbytes, min(data.id.get_storage_size(), size))
+        if data.chunks:
+            _check_chunks(path, data, size)
+        values = data[()]
+        if is_complex:
+            values = values["real"] + 1j * values["imag"]
+        return np.ascontiguousarray(np.transpose(values))  # MATLAB's first index is the fastest, HDF5's the last
+
+
+def _check_chunks(path: Path, data: Any, size: int) -> None:
+    """Raise ValueError or FileError unless every chunk lies in the file and unpacks to a chunk's size."""
+    settings = data.id.get_create_plist()
+    filters = [settings.get_filter(number)[0] for number in range(settings.get_nfilters())]
+    if filters not in ([], [_DEFLATE], [_SHUFFLE, _DEFLATE]):  # others may be libraries that the file names
+        raise ValueError(f"an array packed in another way than MATLAB's (HDF5's filters {filters})")
+    length = math.prod(data.chunks) * data.dtype.itemsize
+    found: list[Any] = []
+    data.id.chunk_iter(found.append)
+    check_unpacked(path, "a chunk", length, min(size, max((chunk.size for chunk in found), default=0)))
+    if sum(chunk.size for chunk in found) > size:
+        raise ValueError("chunks of more bytes than the file")
+    for chunk in found:
+        _, content = data.id.read_direct_chunk(chunk.chunk_offset)
+        if filters and not chunk.filter_mask >> len(filters) - 1 & 1:  # a bit says that a filter was left out
+            content = zlib.decompressobj().decompress(content, length + 1)
+        if len(content) != length:
+            raise ValueError(f"a chunk of {length:,} bytes that has {len(content):,} or more")
