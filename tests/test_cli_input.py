@@ -95,7 +95,7 @@ CASES = {
     "evaluate unknown.safetensors": "of this model is: got no record. Give the DATASET",
     # corenet predict
     "predict nothing good.png": "nothing: expected a run folder or a model file",
-    "predict run nothing.png": "nothing.png: expected an image file, got no such file",
+    "predict run nothing.png": "nothing.png: expected an image (PNG, JPEG, BMP, GIF, TIFF, WEBP, PPM), got no such",
     "predict run text.png": "text.png: expected an image",
     "predict run good.png large.png": "large.png: expected 8×8 pixels (width × height), as the net takes, got 28×28",
     "predict run good.png --top 0": "--top: expected a number of at least 1, got 0",

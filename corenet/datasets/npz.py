@@ -13,6 +13,7 @@ import warnings
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+
 import numpy as np
 from numpy.lib import format as npy
 
@@ -80,7 +81,7 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, size: i
 
 
 def parse_npy(content: bytes) -> np.ndarray:
-    """The array in the bytes of an .npy file, read-only, of plain numbers. Raises ValueError, and what else NumPy does."""
+    """The array in the bytes of an .npy file, read-only, of plain numbers. Raises ValueError and its like."""
     stream = io.BytesIO(content)
     version = npy.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
